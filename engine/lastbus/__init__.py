@@ -1,0 +1,1 @@
+"""lastbus: an asyncio event bus that proves what it promises."""
