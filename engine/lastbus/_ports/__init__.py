@@ -1,1 +1,1 @@
-
+"""Ports: what a back end must provide, and what every bus offers."""
