@@ -1,1 +1,1 @@
-
+"""Dispatch: one event to its handlers. It knows no back end and nothing about closing."""

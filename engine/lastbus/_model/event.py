@@ -78,7 +78,7 @@ class Event:
 
     @classmethod
     def model_validate_json(cls, text: str | bytes) -> Event:
-        """The event that `model_dump_json` wrote; `EventError` for anything that is not one. Unknown keys are ignored."""
+        """The event that `model_dump_json` wrote, unknown keys ignored; `EventError` for anything that is not one."""
         try:
             fields = json.loads(text, parse_constant=_refuse_constant)
             event = cls(

@@ -19,7 +19,7 @@ class EventStorage(ABC):
         """Keep `event` and return its id. `ValueError` if it cannot be stored as JSON; then nothing is kept."""
 
     async def store_encoded(self, event: Event, text: str) -> str:
-        """Like `store_event`, for a caller that already holds the event's JSON; override it to save the second encoding."""
+        """Like `store_event`, for a caller that already holds the event's JSON; override it to encode only once."""
         return await self.store_event(event)
 
     @abstractmethod
@@ -43,6 +43,9 @@ class EventStorage(ABC):
     @abstractmethod
     async def delete_event(self, event_id: str) -> bool:
         """Forget an event and its index entries; False if it was not there."""
+
+    async def aclose(self) -> None:
+        """Let go of connections; harmless when called again. Closing does not delete anything."""
 
     async def batch_store_events(self, events: Iterable[Event]) -> list[str]:
         """Store each event in order and return their ids."""
@@ -80,6 +83,9 @@ class EventSubscriptionStorage(ABC):
 
         Of concurrent marks of the same pair, on any number of processes, exactly one returns True.
         """
+
+    async def aclose(self) -> None:
+        """Let go of connections; harmless when called again. Closing does not delete anything."""
 
     async def batch_mark_processed(self, subscription_id: str, event_ids: Iterable[str]) -> bool:
         """Mark each id; True if every one of them was marked for the first time."""

@@ -1,8 +1,8 @@
 """Tracker port: who may handle which event now, who has handled it, and what happened on the way.
 
-A delivery first *claims* the pair (event id, handler id) in one step, runs the handler, and then either *marks* the pair
-as processed or *releases* the claim. On a store that several processes share, a claim lapses after `claim_ttl` seconds
-unless its owner renews it: a process that dies between claim and mark costs a redelivery, never the event.
+A delivery first *claims* the pair (event id, handler id) in one step, runs the handler, and then either *marks* the
+pair as processed or *releases* the claim. On a store that several processes share, a claim lapses after `claim_ttl`
+seconds unless its owner renews it: a process that dies between claim and mark costs a redelivery, never the event.
 """
 
 from __future__ import annotations
@@ -59,6 +59,9 @@ class EventProcessingTracker(ABC):
     @abstractmethod
     async def get_processing_history(self, event_id: str) -> list[Attempt]:
         """The event's attempts in the order of their recording; unknown id: empty."""
+
+    async def aclose(self) -> None:
+        """Let go of connections; harmless when called again. Closing does not forget anything."""
 
     @abstractmethod
     async def cleanup_old_records(self, max_age_seconds: float = 86400) -> int:

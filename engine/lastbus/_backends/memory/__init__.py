@@ -1,1 +1,1 @@
-
+"""The memory back end: everything lives and ends with the process."""

@@ -1,0 +1,124 @@
+"""Processing tracker in memory: claims never lapse, because whoever holds one dies with the store."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from typing import NamedTuple
+
+from lastbus._clock import SYSTEM_CLOCK, Clock
+from lastbus._model.names import check_name
+from lastbus._model.numbers import check_seconds
+from lastbus._ports.tracker import Attempt, EventProcessingTracker
+from lastbus._settings import EVENT_TTL
+
+
+class _Record:
+    """What is known of one event: who claims it, who has handled it, and the attempts."""
+
+    __slots__ = ("attempts", "claims", "marks", "updated_at")
+
+    def __init__(self, now: float) -> None:
+        self.updated_at = now
+        self.claims: dict[str, str] = {}
+        self.marks: set[str] = set()
+        self.attempts: list[_Line] = []
+
+
+class _Line(NamedTuple):
+    handler_id: str
+    status: str
+    error: str | None
+    timestamp: float
+
+
+class InMemoryProcessingTracker(EventProcessingTracker):
+    """Keeps what it knows of an event for `ttl` seconds after the last news of it (None: as long as events live)."""
+
+    def __init__(self, ttl: float | None = None, clock: Clock | None = None) -> None:
+        self._ttl = EVENT_TTL.read() if ttl is None else ttl
+        self._clock = SYSTEM_CLOCK if clock is None else clock
+        self._records: OrderedDict[str, _Record] = OrderedDict()
+
+    async def claim_event(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """False if the pair is marked or claimed.
+
+        Keeps: CORE-14, CORE-16.
+        """
+        record = self._touch(event_id)
+        if handler_id in record.marks or handler_id in record.claims:
+            return False
+        record.claims[handler_id] = owner
+        return True
+
+    async def renew_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """Whether the claim is `owner`'s; it needs no renewal here."""
+        record = self._records.get(event_id)
+        return record is not None and record.claims.get(handler_id) == owner
+
+    async def release_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """Give the pair back if the claim is `owner`'s."""
+        if not await self.renew_claim(event_id, handler_id, owner):
+            return False
+        del self._records[event_id].claims[handler_id]
+        return True
+
+    async def mark_event_processed(self, event_id: str, handler_id: str, owner: str | None = None) -> bool:
+        """True the first time.
+
+        Keeps: CORE-14, CORE-16.
+        """
+        record = self._touch(event_id)
+        if handler_id in record.marks or (owner is not None and record.claims.get(handler_id, owner) != owner):
+            return False
+        record.claims.pop(handler_id, None)
+        record.marks.add(handler_id)
+        return True
+
+    async def is_event_processed(self, event_id: str, handler_id: str) -> bool:
+        """Whether the pair is marked."""
+        record = self._records.get(check_name("event_id", event_id))
+        return record is not None and check_name("handler_id", handler_id) in record.marks
+
+    async def record_processing_attempt(
+        self, event_id: str, handler_id: str, status: str, error: str | None = None
+    ) -> None:
+        """Append one line."""
+        self._touch(event_id).attempts.append(_Line(handler_id, status, error, self._clock.time()))
+
+    async def get_processing_history(self, event_id: str) -> list[Attempt]:
+        """The event's lines, oldest first."""
+        record = self._records.get(check_name("event_id", event_id))
+        lines = [] if record is None else record.attempts
+        return [Attempt(event_id=event_id, **line._asdict()) for line in lines]
+
+    async def cleanup_old_records(self, max_age_seconds: float = 86400) -> int:
+        """Forget events without news for more than `max_age_seconds`."""
+        return self._forget_until(self._clock.time() - check_seconds("max_age_seconds", max_age_seconds))
+
+    def _touch(self, event_id: str) -> _Record:
+        now = self._clock.time()
+        record = self._records.get(event_id)
+        if record is None:
+            self._forget_until(now - self._ttl)
+            record = self._records[event_id] = _Record(now)
+        else:
+            self._records.move_to_end(event_id)
+            record.updated_at = now
+        return record
+
+    def _forget_until(self, time: float) -> int:
+        """Records without news since before `time`; those with a claim are in use and stay."""
+        forgotten = 0
+        for event_id in list(self._stale(time)):
+            if not self._records[event_id].claims:
+                del self._records[event_id]
+                forgotten += 1
+        return forgotten
+
+    def _stale(self, time: float) -> list[str]:
+        stale = []
+        for event_id, record in self._records.items():
+            if record.updated_at >= time:
+                break
+            stale.append(event_id)
+        return stale

@@ -1,0 +1,62 @@
+"""Acceptance: a close begins in one synchronous step, or not at all."""
+
+from __future__ import annotations
+
+import asyncio
+
+from lastbus._close.state import ACCEPTED, CloseState, Future, Task, is_accepted, is_future, is_task
+from lastbus._errors import CloseError
+
+_ELSEWHERE = "the bus is at work on another event loop; hand the close over with that loop's call_soon_threadsafe()"
+
+
+class Acceptance(CloseState):
+    """What `request_close()` may touch: flag, credential and teardown task, all three or none."""
+
+    def request_close(self) -> asyncio.Future[None]:
+        """Begin to close and return the future of the outcome; every further call returns the same future.
+
+        The bus refuses new work from now on. May be called from a handler. Raises a named `CloseError`, without any
+        effect, outside a loop (`no-running-loop`), while the bus works or closes on another loop
+        (`cross-loop-close`), and when no teardown could be started (`teardown-spawn-failed`).
+
+        Keeps: CAP-11, CAP-14, CAP-16.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            raise CloseError("no-running-loop", "call it inside a running event loop") from None
+        if self._close_future is not None:
+            return self._standing_credential(loop)
+        self._refuse_other_loop(loop)
+        before = self._closing, self._close_future, self._teardown_task
+        future: Future[None] = Future()
+        ACCEPTED[id(future)] = future
+        self._closing, self._close_future, self._teardown_task = True, future, None
+        try:
+            task = self._spawn_teardown(loop, future)
+        except BaseException:
+            self._closing, self._close_future, self._teardown_task = before
+            raise
+        if task is not None and is_task(task) and not Task.done(task):
+            self._teardown_task = task
+        return future
+
+    def _standing_credential(self, loop: asyncio.AbstractEventLoop) -> Future[None]:
+        field = self._close_future
+        assert field is not None
+        usable = is_accepted(field) or (is_future(field) and not Future.cancelled(field))
+        if not usable:
+            raise CloseError("credential-replaced", "something else was put where the close's future belongs")
+        if Future.get_loop(field) is not loop:
+            raise CloseError("cross-loop-close", _ELSEWHERE)
+        return field
+
+    def _refuse_other_loop(self, loop: asyncio.AbstractEventLoop) -> None:
+        for task in self._in_flight():
+            if task.get_loop() is not loop:
+                raise CloseError("cross-loop-close", _ELSEWHERE)
+
+    def _spawn_teardown(self, loop: asyncio.AbstractEventLoop, future: Future[None]) -> Task[None] | None:
+        """Start the teardown; see adoption."""
+        raise NotImplementedError

@@ -1,0 +1,65 @@
+"""Completion: how a caller waits for the close, each on a future of its own.
+
+The shared future is never awaited: cancelling one caller must not reach the teardown, nor any other caller.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from lastbus._close.adoption import Adoption
+from lastbus._close.state import Future
+from lastbus._errors import CloseError, CloseTimeout
+from lastbus._model.numbers import check_optional_seconds
+
+
+class Completion(Adoption):
+    """`close()`: accept, then wait."""
+
+    async def close(self, timeout: float | None = None) -> None:
+        """Close the bus and return when everything is released; call it as often as you like.
+
+        Running handlers are awaited for `close_timeout` seconds; overdue ones are named in a WARNING each and left
+        running (`on_overdue="release"`) or cancelled (`"cancel"`). Listeners stop after that, components are released
+        last. Cancelling the caller does not stop the close. With `timeout` (seconds) this caller gets `CloseTimeout`
+        at its own deadline while the close goes on. A close that failed raises `CloseError`; calling again retries.
+        Inside a handler the call is refused (`self-close`): call `request_close()` there and return.
+
+        Keeps: CAP-12, CAP-14, CAP-15, CAP-16, CAP-17.
+        """
+        limit = check_optional_seconds("timeout", timeout)
+        Completion._refuse_from_inside(self)
+        future = Completion.request_close(self)
+        if not Future.done(future) and not await _ended_in_time(future, limit):
+            assert limit is not None
+            raise CloseTimeout(limit, self._outstanding_step)
+        error = Future.exception(future)
+        if error is not None:
+            raise error
+
+    def _refuse_from_inside(self) -> None:
+        field = self._close_future
+        if field is not None and Future.done(field):
+            return
+        if self._in_flight() and self._is_inside_dispatch():
+            raise CloseError("self-close", "a handler cannot wait for its own end; call request_close() and return")
+
+
+async def _ended_in_time(future: Future[None], limit: float | None) -> bool:
+    waiter: Future[bool] = Future()
+
+    def wake(in_time: bool) -> None:
+        if not Future.done(waiter):
+            Future.set_result(waiter, in_time)
+
+    def ended(_: Future[None]) -> None:
+        wake(True)
+
+    Future.add_done_callback(future, ended)
+    timer = None if limit is None else asyncio.get_running_loop().call_later(limit, wake, False)
+    try:
+        return await waiter or Future.done(future)
+    finally:
+        Future.remove_done_callback(future, ended)
+        if timer is not None:
+            timer.cancel()

@@ -1,0 +1,105 @@
+"""Teardown: drain, then listeners, then release; in this order, each once, and no wait without a bound.
+
+Handlers may still need the listeners' connections and the stores, listeners may still feed handlers: so what depends
+on the most goes first. There are exactly two timed waits here; releasing a component has no timer of ours.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any
+
+from lastbus._close.completion import Completion
+from lastbus._close.release import release
+from lastbus._close.state import Future, is_accepted, is_future, settle
+from lastbus._errors import CloseError
+
+logger = logging.getLogger("lastbus.close")
+
+
+class Teardown(Completion):
+    """The steps that the teardown task runs."""
+
+    async def _teardown(self) -> None:
+        self._teardown_runs += 1
+        field = self._close_future
+        error: BaseException | None = CloseError("teardown-incomplete", "the teardown did not reach its end")
+        try:
+            late = await self._drain()
+            await self._stop_listeners(late)
+            await self._release()
+            error = None
+        except BaseException as raised:
+            error = raised
+            raise
+        finally:
+            self._settle_round(field, error)
+
+    def _settle_round(self, field: Any, error: BaseException | None) -> None:
+        """Settle the future that this run found when it began: an old run must not decide a retry."""
+        if not is_future(field):
+            return
+        if error is None:
+            settle(field, None)
+            return
+        failure = CloseError(
+            "teardown-incomplete", f"{type(error).__name__} in the teardown; call close() again to retry"
+        )
+        failure.__cause__ = error
+        settle(field, failure)
+        if field is self._close_future and is_accepted(field):
+            self._close_future = None
+
+    async def _drain(self) -> set[Future[Any]]:
+        """Wait for what is in flight, in bounds; name what is overdue; return what was cancelled for it.
+
+        Keeps: CAP-12, CAP-13.
+        """
+        self._outstanding_step = "running handlers"
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._limit()
+        late: set[Future[Any]] = set()
+        while not late and (own := self._in_flight()):
+            _, late = await asyncio.wait(own, timeout=max(0.0, deadline - loop.time()))
+        if not late:
+            return set()
+        verb = "cancelled" if self._on_overdue == "cancel" else "left to finish and recorded"
+        for event_id, handler_id in self._name_overdue():
+            logger.warning(
+                "close: event %s in handler %s is not done after %g s; %s", event_id, handler_id, self._limit(), verb
+            )
+        return self._cancel_overdue(late) if self._on_overdue == "cancel" else set()
+
+    def _cancel_overdue(self, late: set[Future[Any]]) -> set[Future[Any]]:
+        for task in late:
+            task.cancel()
+        return late
+
+    async def _stop_listeners(self, late: set[Future[Any]]) -> None:
+        """Cancel the listeners, and wait in bounds for them and for the handlers that were cancelled.
+
+        Keeps: CAP-13, CAP-18.
+        """
+        self._outstanding_step = "listeners and cancelled handlers"
+        listeners = self._running_listeners()
+        for listener in listeners:
+            listener.cancel()
+        stopping = {*listeners, *late}
+        if not stopping:
+            return
+        _, left = await asyncio.wait(stopping, timeout=self._limit())
+        for task in left:
+            label = self._pending_tasks.get(task, task)
+            logger.warning("close: %s ignores its cancellation for %g s and is left behind", label, self._limit())
+
+    async def _release(self) -> None:
+        for slot in self._SLOTS:
+            component = getattr(self, slot, None)
+            if component is None:
+                continue
+            self._outstanding_step = f"the release of {slot}"
+            await release(slot, component)
+            if slot in self._EMPTIED:
+                setattr(self, slot, None)
+        self._outstanding_step = "nothing"

@@ -1,0 +1,89 @@
+"""Watchdog: one round of closing is judged when its task ends, by what its own closure remembers.
+
+The verdict reads nothing but the round's future, which lives in the closure: no field of the bus, no attribute of the
+task. Verdict and settlement come first; everything that is merely good to know is recorded afterwards and may fail.
+"""
+
+from __future__ import annotations
+
+import inspect
+import logging
+from collections.abc import Coroutine
+from typing import Any
+
+from lastbus._close.state import CloseState, Future, Task, is_accepted, settle
+from lastbus._errors import CloseError
+
+logger = logging.getLogger("lastbus.close")
+
+
+def bind(
+    bus: CloseState, task: Task[Any], future: Future[None], coro: Coroutine[Any, Any, None], runs_before: int
+) -> None:
+    """Tie this round's `future` to the end of `task`; from here on nothing rolls the acceptance back."""
+    decoys: list[Any] = []
+    first = [True]
+    field = bus._close_future
+    if field is not None and field is not future:
+        decoys.append(field)
+        bus._close_future = future
+    bus._on_round_bound()
+
+    def watch(ended: Task[Any]) -> None:
+        never_entered = not Future.done(future)
+        settle(future, CloseError("teardown-never-entered", "the loop never ran the teardown; call close() again"))
+        _repin(bus, future, decoys, never_entered)
+        if bus._teardown_task is ended:
+            bus._teardown_task = None
+        if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+            coro.close()
+        _mirror(future, decoys)
+        try:
+            tampered = first[0] and not never_entered and bus._teardown_runs == runs_before
+            _record(bus, ended, tampered)
+        except Exception:
+            logger.debug("the end of a teardown could not be recorded", exc_info=True)
+        first[0] = False
+
+    if Task.done(task):
+        watch(task)
+    else:
+        Task.add_done_callback(task, watch)
+
+
+def _repin(bus: CloseState, future: Future[None], decoys: list[Any], never_entered: bool) -> None:
+    field = bus._close_future
+    if field is not None and field is not future and not is_accepted(field):
+        decoys.append(field)
+        bus._close_future = future
+    elif never_entered and field is future:
+        bus._close_future = None
+
+
+def _mirror(future: Future[None], decoys: list[Any]) -> None:
+    """Whoever waits on something that was put in the future's place gets the true outcome too."""
+    error = Future.exception(future)
+    for decoy in decoys:
+        try:
+            if Future.done(decoy):
+                continue
+            if error is None:
+                Future.set_result(decoy, None)
+            else:
+                Future.set_exception(decoy, error)
+                Future.exception(decoy)
+        except Exception:
+            logger.debug("something that is no future stood where the close's future belongs", exc_info=True)
+
+
+def _record(bus: CloseState, task: Task[Any], tampered: bool) -> None:
+    if Task.cancelled(task):
+        bus._teardown_error_kind, bus._teardown_task_error = "cancelled", None
+    else:
+        error = Task.exception(task)
+        bus._teardown_error_kind = None if error is None else type(error).__name__
+        bus._teardown_task_error = error
+    if tampered:
+        bus._teardown_error_kind = "teardown-settlement-tampered"
+        logger.warning("teardown-settlement-tampered: a close was reported as done although no teardown ran")
+    bus._on_teardown_done(task)

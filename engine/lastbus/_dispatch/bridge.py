@@ -1,0 +1,124 @@
+"""Bridge: publish from code that has no running loop, and wait, in bounds, for what that publish started."""
+
+from __future__ import annotations
+
+import asyncio
+import concurrent.futures
+import logging
+import threading
+from collections.abc import Callable, Collection, Coroutine
+from typing import Any, Final, TypeVar
+
+from lastbus._clock import Clock
+from lastbus._errors import SyncPublishError
+
+logger = logging.getLogger("lastbus.dispatch")
+
+LOOP_CHECK_SECONDS: Final = 0.5
+FAREWELL_SECONDS: Final = 1.0
+"""How long the private loop waits for the tasks that it cancels at its end."""
+
+Result = TypeVar("Result")
+Future = asyncio.Future[Any]
+
+
+class Bridge:
+    """Runs a bus's coroutines for callers without a loop: on the bus's loop if it is alive, else on a private one."""
+
+    def __init__(self) -> None:
+        self._private = threading.Lock()
+
+    def run(
+        self, home: asyncio.AbstractEventLoop | None, coro: Callable[[bool], Coroutine[Any, Any, Result]]
+    ) -> Result:
+        """Run `coro(is_private)` to its end and return its result.
+
+        `SyncPublishError` where that would block the loop that has to do the work.
+
+        Keeps: CORE-22, CORE-41.
+        """
+        here = _running_loop()
+        if here is not None and (here is home or home is None or not home.is_running()):
+            raise SyncPublishError("publish_sync() was called inside a running event loop; use: await bus.publish(...)")
+        if home is not None and home.is_running():
+            return _run_elsewhere(home, coro(False))
+        with self._private:  # One private loop at a time: a bus is used by one loop.
+            return run_privately(coro(True))
+
+
+async def drain(ends: Collection[Future], timeout: float, clock: Clock) -> set[Future]:
+    """Wait until every future is done, for at most `timeout` seconds; return those that are not. Nothing is cancelled.
+
+    Keeps: CORE-23, CORE-24, CORE-25.
+    """
+    left = {end for end in ends if not end.done()}
+    if not left:
+        return left
+    over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def finish() -> None:
+        if not over.done():
+            over.set_result(None)
+
+    def ended(end: Future) -> None:
+        left.discard(end)
+        if not left:
+            finish()
+
+    for end in tuple(left):
+        end.add_done_callback(ended)
+    timer = clock.call_later(timeout, finish)
+    try:
+        await over
+    finally:
+        timer.cancel()
+        for end in left:
+            end.remove_done_callback(ended)
+    return left
+
+
+def run_privately(coro: Coroutine[Any, Any, Result]) -> Result:
+    """Run `coro` on a loop of its own; what it leaves running is cancelled, and awaited in bounds, when the loop ends.
+
+    Keeps: CORE-24.
+    """
+    loop = asyncio.new_event_loop()
+    try:
+        asyncio.set_event_loop(loop)
+        return loop.run_until_complete(coro)
+    finally:
+        try:
+            _cancel_leftovers(loop)
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            asyncio.set_event_loop(None)
+            loop.close()
+
+
+def _cancel_leftovers(loop: asyncio.AbstractEventLoop) -> None:
+    leftovers = asyncio.all_tasks(loop)
+    for task in leftovers:
+        task.cancel()
+    if leftovers:
+        loop.run_until_complete(asyncio.wait(leftovers, timeout=FAREWELL_SECONDS))
+        loop.run_until_complete(asyncio.sleep(0))
+
+
+def _run_elsewhere(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Result]) -> Result:
+    future = asyncio.run_coroutine_threadsafe(coro, loop)
+    while True:
+        try:
+            return future.result(LOOP_CHECK_SECONDS)
+        except concurrent.futures.TimeoutError:
+            if future.done():
+                raise
+            if not loop.is_running():
+                future.cancel()
+                raise SyncPublishError("the bus's event loop stopped before the publish was done") from None
+
+
+def _running_loop() -> asyncio.AbstractEventLoop | None:
+    try:
+        return asyncio.get_running_loop()
+    except RuntimeError:
+        return None

@@ -1,0 +1,34 @@
+"""Pool: the bounded threads in which a bus runs handlers that are plain functions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final
+
+THREADS_MAX: Final = 16
+
+
+class HandlerPool:
+    """At most `THREADS_MAX` threads, made when the first synchronous handler is called."""
+
+    def __init__(self) -> None:
+        self._executor: ThreadPoolExecutor | None = None
+
+    async def run(self, function: Callable[..., Any], *args: Any) -> Any:
+        """Call `function` in a thread, in a copy of the current context, and return what it returns.
+
+        Keeps: CORE-11.
+        """
+        if self._executor is None:
+            self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="lastbus handler")
+        context = contextvars.copy_context()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, context.run, function, *args)
+
+    def close(self) -> None:
+        """Start no further call; a function that runs cannot be stopped and is left to finish."""
+        executor, self._executor = self._executor, None
+        if executor is not None:
+            executor.shutdown(wait=False)

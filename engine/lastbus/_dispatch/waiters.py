@@ -1,0 +1,64 @@
+"""Waiters: callers that want the next event of one type, and nothing of them is left when they are gone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from lastbus._dispatch.capacity import fail
+from lastbus._model.event import Event
+from lastbus._ports.bus import Condition
+
+
+class Waiters:
+    """The pending `wait_for_event` calls of one bus, by exact event type."""
+
+    def __init__(self) -> None:
+        self._by_type: dict[str, dict[asyncio.Future[Event], Condition | None]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._by_type.values()))
+
+    def add(self, event_type: str, condition: Condition | None) -> asyncio.Future[Event]:
+        """A future of the next event of this type for which `condition` holds; `discard` it when done."""
+        future: asyncio.Future[Event] = asyncio.get_running_loop().create_future()
+        self._by_type.setdefault(event_type, {})[future] = condition
+        return future
+
+    def discard(self, event_type: str, future: asyncio.Future[Event]) -> None:
+        """Forget a waiter, whatever became of it.
+
+        Keeps: CORE-28.
+        """
+        waiting = self._by_type.get(event_type, {})
+        waiting.pop(future, None)
+        if not waiting:
+            self._by_type.pop(event_type, None)
+
+    def resolve(self, event: Event) -> None:
+        """Hand `event` to every waiter that wants it; an error of a condition goes to its own waiter.
+
+        Keeps: CORE-27, MEM-01.
+        """
+        waiting = self._by_type.get(event.event_type)
+        if waiting is None:
+            return
+        for future, condition in list(waiting.items()):
+            if future.done():
+                continue
+            try:
+                wanted = condition is None or condition(event)
+            except Exception as error:  # A condition is its caller's code: its failure is the caller's to see.
+                future.set_exception(error)
+                continue
+            if wanted and not future.done():
+                future.set_result(event)
+
+    def refuse_all(self, error: Callable[[], BaseException]) -> None:
+        """Fail every pending waiter.
+
+        Keeps: CAP-10.
+        """
+        for waiting in self._by_type.values():
+            for future in waiting:
+                fail(future, error())
