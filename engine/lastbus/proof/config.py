@@ -1,0 +1,81 @@
+"""The project under proof: where its documents, code, tests and mutations live.
+
+Read from ``[tool.lastbus.proof]`` in pyproject.toml. Every path is kept relative
+to the root, so that the same project can be read from a copy of its tree.
+"""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from lastbus.proof.errors import UsageError
+
+toml = importlib.import_module("tomllib" if sys.version_info >= (3, 11) else "tomli")
+
+EXAMPLE = '[tool.lastbus.proof]\ndocs = ["docs/guarantees"]\ncode = ["src"]\ntests = ["tests"]\nmutations = "mutations"'
+
+
+@dataclass(frozen=True)
+class Project:
+    """One tree and the places in it that the proof reads."""
+
+    root: Path
+    docs: tuple[str, ...]
+    code: tuple[str, ...]
+    tests: tuple[str, ...]
+    mutations: str
+    paths: tuple[str, ...] = (".",)
+
+    @classmethod
+    def load(cls, start: Path | None = None) -> Project:
+        """The project that `start` (default: the working directory) lies in; `UsageError` if there is none."""
+        here = (start or Path.cwd()).resolve()
+        for folder in (here, *here.parents):
+            file = folder / "pyproject.toml"
+            if file.is_file():
+                table = toml.loads(file.read_text(encoding="utf-8"))
+                return cls._read(folder, table.get("tool", {}))
+        raise UsageError(f"no pyproject.toml in {here} or above it: run this inside a project")
+
+    @classmethod
+    def _read(cls, root: Path, tools: dict[str, Any]) -> Project:
+        table = tools.get("lastbus", {}).get("proof")
+        if table is None:
+            raise UsageError(f"{root / 'pyproject.toml'} has no [tool.lastbus.proof]; add for example:\n{EXAMPLE}")
+        ini = tools.get("pytest", {}).get("ini_options", {})
+        return cls(
+            root=root,
+            docs=_strings(table, "docs"),
+            code=_strings(table, "code"),
+            tests=_strings(table, "tests"),
+            mutations=_strings(table, "mutations")[0],
+            paths=_paths(ini.get("pythonpath", ["."])),
+        )
+
+    def files(self, places: tuple[str, ...], suffix: str) -> list[str]:
+        """Every file with `suffix` under `places`, relative to the root, sorted; caches left out."""
+        found: set[str] = set()
+        for place in places:
+            base = self.root / place
+            inside = [base] if base.is_file() else base.rglob(f"*{suffix}")
+            found.update(file.relative_to(self.root).as_posix() for file in inside if "__pycache__" not in file.parts)
+        return sorted(found)
+
+    def read(self, file: str) -> str:
+        return (self.root / file).read_bytes().decode("utf-8")
+
+
+def _strings(table: dict[str, Any], key: str) -> tuple[str, ...]:
+    value = table.get(key)
+    value = [value] if isinstance(value, str) else value
+    if not isinstance(value, list) or not value or not all(isinstance(item, str) for item in value):
+        raise UsageError(f"[tool.lastbus.proof] {key} must be a path or a list of paths; for example:\n{EXAMPLE}")
+    return tuple(value)
+
+
+def _paths(value: str | list[str]) -> tuple[str, ...]:
+    return tuple(value.split() if isinstance(value, str) else value)

@@ -1,0 +1,261 @@
+"""The ledger: for every guarantee, what states it, what keeps it, what pins it, and what is missing.
+
+Keeps: MUT-09, MUT-16, MUT-21.
+
+A guarantee is pinned when all four places agree and the last replay agreed with them:
+the document states it, the mutated definition keeps it, a killer is marked with it, and
+that killer failed on every mutation that claims to break it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lastbus.proof import record
+from lastbus.proof.citations import Citation, Definition, Statement, definitions, kept, kept_by, marked, statements
+from lastbus.proof.config import Project
+from lastbus.proof.counts import wrong_counts
+from lastbus.proof.errors import UsageError
+from lastbus.proof.mutation import Edit, Mutation, Unfit, apply, load_all, texts_of
+
+Status = Literal["pinned", "unpinned", "declared"]
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """One mutation as the ledger sees it: the ids its definitions keep, and what the last replay said."""
+
+    mutation: Mutation
+    kept: frozenset[str]
+    unfit: str
+    entry: record.Entry | None
+    fresh: bool
+
+
+@dataclass(frozen=True)
+class Row:
+    """One guarantee and everything that is known about it. `reasons` is empty unless it is unpinned."""
+
+    statement: Statement
+    code: tuple[Citation, ...]
+    tests: tuple[Citation, ...]
+    evidence: tuple[Evidence, ...]
+    status: Status
+    reasons: tuple[str, ...] = ()
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "id": self.statement.id,
+            "title": self.statement.title,
+            "document": {
+                "file": self.statement.file,
+                "line": self.statement.line,
+                "sentence": self.statement.sentence,
+            },
+            "code": [str(citation) for citation in self.code],
+            "tests": [_test_name(citation) for citation in self.tests],
+            "mutations": [
+                {"id": one.mutation.id, "verdict": one.entry.verdict if one.entry else None, "fresh": one.fresh}
+                for one in self.evidence
+            ],
+            "status": self.status,
+            "reasons": list(self.reasons),
+        }
+
+
+@dataclass
+class Ledger:
+    """All rows in the order of the documents, and the errors: citations of ids that no document states."""
+
+    rows: list[Row] = field(default_factory=list)
+    errors: list[str] = field(default_factory=list)
+
+    def row(self, guarantee: str) -> Row:
+        for row in self.rows:
+            if row.statement.id == guarantee:
+                return row
+        raise UsageError(f"no document states {guarantee}; `lastbus ledger` lists the ids")
+
+    @property
+    def unpinned(self) -> list[Row]:
+        return [row for row in self.rows if row.status == "unpinned"]
+
+
+def read(project: Project) -> Ledger:
+    """The ledger of `project` as its files and its last replays are now.
+
+    Keeps: MUT-09.
+    """
+    documents = [one for file in project.files(project.docs, ".md") for one in statements(file, project.read(file))]
+    code = _citations(project, (*project.code, *project.tests), kept)
+    tests = _citations(project, project.tests, marked)
+    mutations = load_all(project)
+    entries = record.load(project)
+    evidence = [weigh(project, mutation, entries.get(mutation.id)) for mutation in mutations]
+    errors = [*_doubles(documents), *unknown({one.id for one in documents}, [*code, *tests], mutations)]
+    rows = [_row(one, code, tests, evidence) for one in documents]
+    errors += _wrong_counts(project, documents, mutations)
+    return Ledger(rows, errors)
+
+
+def _citations(project: Project, places: tuple[str, ...], find: Any) -> list[Citation]:
+    found: list[Citation] = []
+    for file in project.files(places, ".py"):
+        try:
+            tree = ast.parse(project.read(file))
+        except SyntaxError as error:
+            raise UsageError(f"{file}:{error.lineno}: not Python: {error.msg}") from error
+        found += find(file, tree)
+    return found
+
+
+def _doubles(documents: Sequence[Statement]) -> Iterator[str]:
+    first: dict[str, Statement] = {}
+    for one in documents:
+        if one.id in first:
+            other = first[one.id]
+            yield f"{one.file}:{one.line}: {one.id} is stated already in {other.file}:{other.line}: keep one"
+        first.setdefault(one.id, one)
+
+
+def unknown(known: set[str], citations: Sequence[Citation], mutations: Sequence[Mutation]) -> Iterator[str]:
+    """Ids that code, tests or mutations cite and no document states, each with its place.
+
+    Keeps: MUT-09.
+    """
+    for citation in citations:
+        if citation.id not in known:
+            yield f"{citation}: no document states {citation.id}: state it, or correct the id"
+    for mutation in mutations:
+        for guarantee in mutation.guarantees:
+            if guarantee not in known:
+                yield f"{mutation.source}: no document states {guarantee}: state it, or correct the id"
+
+
+def _wrong_counts(project: Project, documents: Sequence[Statement], mutations: Sequence[Mutation]) -> Iterator[str]:
+    """Counts in the project's pages that are not what the listing says.
+
+    Keeps: MUT-08.
+    """
+    for page in sorted({"README.md", *project.files(("docs", project.mutations), ".md")}):
+        if (project.root / page).is_file():
+            yield from wrong_counts(page, project.read(page), [one.id for one in documents], mutations)
+
+
+def _row(one: Statement, code: Sequence[Citation], tests: Sequence[Citation], evidence: Sequence[Evidence]) -> Row:
+    keepers = tuple(citation for citation in code if citation.id == one.id)
+    testers = tuple(citation for citation in tests if citation.id == one.id)
+    mapped = tuple(item for item in evidence if one.id in item.mutation.guarantees)
+    if one.declared:
+        return Row(one, keepers, testers, mapped, "declared")
+    reasons = tuple(missing(one.id, keepers, testers, mapped))
+    return Row(one, keepers, testers, mapped, "unpinned" if reasons else "pinned", reasons)
+
+
+def missing(
+    guarantee: str, code: Sequence[Citation], tests: Sequence[Citation], evidence: Sequence[Evidence]
+) -> Iterator[str]:
+    """What keeps `guarantee` from being pinned, and what to do about it; nothing if it is pinned.
+
+    Keeps: MUT-21.
+    """
+    if not code:
+        yield f'no docstring keeps it: add "Keeps: {guarantee}." to the code that does'
+    if not tests:
+        yield f'no test pins it: mark one with @pytest.mark.guarantee("{guarantee}")'
+    if not any(not one.mutation.canary for one in evidence):
+        yield "no mutation breaks it: add a file under the mutations folder"
+    for one in evidence:
+        fault = _fault(guarantee, one)
+        if fault:
+            yield f"{one.mutation.id}: {fault}"
+
+
+def _fault(guarantee: str, one: Evidence) -> str:
+    """What is wrong with one mapped mutation, the first thing first.
+
+    Keeps: MUT-16, MUT-21.
+    """
+    name = one.mutation.id
+    if one.unfit:
+        return one.unfit
+    if guarantee not in one.kept:
+        return f'the mutated definition does not keep it: add "Keeps: {guarantee}." to its docstring or a caller\'s'
+    if one.entry is None:
+        return f"never replayed: lastbus replay {name}"
+    if not one.fresh:
+        return f"its files changed since the last replay: lastbus replay {name}"
+    if one.entry.verdict != one.mutation.expect:
+        return f"the last replay said {one.entry.verdict}: lastbus replay {name}"
+    if not one.mutation.canary and not any(guarantee in ids for ids in one.entry.killed_by.values()):
+        return f'no killer that failed is marked with it: add @pytest.mark.guarantee("{guarantee}") to the killer'
+    return ""
+
+
+def weigh(project: Project, mutation: Mutation, entry: record.Entry | None) -> Evidence:
+    """What the files and the last replay say about one mutation."""
+    texts = texts_of(project, mutation)
+    unfit = ""
+    try:
+        apply(mutation.edits, texts)
+    except Unfit as error:
+        unfit = str(error)
+    fresh = entry is not None and entry.fingerprint == record.fingerprint(project, mutation)
+    return Evidence(mutation, frozenset(kept_around(mutation.edits, texts)), unfit, entry, fresh)
+
+
+def kept_around(edits: Sequence[Edit], texts: Mapping[str, str]) -> set[str]:
+    """The ids kept by the definitions that `edits` change, by what encloses them, and by their direct callers.
+
+    Keeps: MUT-21.
+    """
+    found: set[str] = set()
+    for edit in edits:
+        text = texts.get(edit.file, "")
+        if edit.file.endswith(".py") and edit.old in text:
+            tree = ast.parse(text)
+            touched = list(_enclosing(tree, *changed_lines(edit, text)))
+            named = {node.name for node in touched if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+            callers = [node for node, _ in definitions(tree) if _mentions(node, named)]
+            found.update(guarantee for node in (*touched, *callers) for guarantee in kept_by(node))
+    return found
+
+
+def changed_lines(edit: Edit, text: str) -> tuple[int, int]:
+    """The first and last line of `text` that `edit` really changes: equal lines at its ends are only its anchor."""
+    old, new = edit.old.split("\n"), edit.new.split("\n")
+    first = 0
+    while first < min(len(old), len(new)) - 1 and old[first] == new[first]:
+        first += 1
+    last = 0
+    while last < min(len(old), len(new)) - first - 1 and old[-1 - last] == new[-1 - last]:
+        last += 1
+    start = text.count("\n", 0, text.index(edit.old)) + 1
+    return start + first, start + max(first, len(old) - 1 - last)
+
+
+def _enclosing(tree: ast.Module, first: int, last: int) -> Iterator[Definition]:
+    for node, _ in definitions(tree):
+        if isinstance(node, ast.Module):
+            yield node
+        else:
+            start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+            if start <= last and first <= (node.end_lineno or start):
+                yield node
+
+
+def _mentions(node: Definition, names: set[str]) -> bool:
+    if isinstance(node, (ast.Module, ast.ClassDef)):
+        return False
+    return any(
+        (isinstance(inner, ast.Name) and inner.id in names)
+        or (isinstance(inner, ast.Attribute) and inner.attr in names)
+        for inner in ast.walk(node)
+    )
+
+
+def _test_name(citation: Citation) -> str:
+    return f"{citation.file}::{citation.name}" if citation.name else citation.file

@@ -1,0 +1,186 @@
+"""A replay: the baseline, every selected mutation in a copy of the tree, second runs, and the outcome.
+
+Keeps: MUT-06, MUT-14, MUT-18.
+"""
+
+from __future__ import annotations
+
+import queue
+import sys
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from lastbus.proof.baseline import Baseline, measure
+from lastbus.proof.config import Project
+from lastbus.proof.mutation import Mutation, Unfit, apply, texts_of
+from lastbus.proof.runner import Slot, threads_for
+from lastbus.proof.verdict import Judgement, Run, Verdict, exit_code, judge, settle, wants_second_run
+
+PATIENCE: Final = 3.0
+"""How much longer than its limit a run may take when it is alone, before it counts as hanging."""
+RED_BASELINE: Final = 3
+Progress = Callable[["Result"], None]
+
+
+@dataclass(frozen=True)
+class Result:
+    """What the replay says about one mutation."""
+
+    mutation: Mutation
+    judgement: Judgement
+    seconds: float
+
+    @property
+    def verdict(self) -> Verdict:
+        return self.judgement.verdict
+
+    @property
+    def as_expected(self) -> bool:
+        return self.verdict.value == self.mutation.expect
+
+    @property
+    def killed_by(self) -> dict[str, tuple[str, ...]]:
+        return dict(self.judgement.killed_by or {})
+
+
+@dataclass
+class Outcome:
+    """One replay: which interpreter, how long, the baseline and a result per mutation."""
+
+    python: str
+    jobs: int
+    baseline: Baseline
+    results: list[Result] = field(default_factory=list)
+    wall_seconds: float = 0.0
+
+    @property
+    def summary(self) -> dict[str, int]:
+        """How often each verdict was given; canaries are left out, they are `canaries`."""
+        return dict(Counter(str(result.verdict) for result in self.results if not result.mutation.canary))
+
+    @property
+    def canaries(self) -> list[Result]:
+        return [result for result in self.results if result.mutation.canary]
+
+    @property
+    def exit_code(self) -> int:
+        """3 for a red baseline, otherwise what the verdicts say.
+
+        Keeps: MUT-06, MUT-18, MUT-20.
+        """
+        if self.baseline.red:
+            return RED_BASELINE
+        return exit_code([(result.verdict, result.mutation.expect) for result in self.results])
+
+
+def replay(
+    project: Project,
+    mutations: Sequence[Mutation],
+    python: str = sys.executable,
+    jobs: int = 1,
+    isolated: bool = False,
+    progress: Progress = lambda _: None,
+) -> Outcome:
+    """Replay `mutations` and tell what each of them met. The tree itself is only read.
+
+    Whatever ends this call, an interrupt included, no process of it is left behind.
+    Keeps: MUT-06, MUT-07, MUT-15.
+    """
+    began = time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="lastbus-") as work, ExitStack() as ending:
+        slots = [Slot(project, Path(work), number, python, isolated) for number in range(max(1, jobs))]
+        for slot in slots:
+            ending.callback(slot.close)
+            slot.start()
+        baseline = measure(slots, [killer for mutation in mutations for killer in mutation.killers])
+        outcome = Outcome(slots[0].version, jobs, baseline)
+        if not baseline.red:
+            for slot in slots:
+                slot.preload(sorted(baseline.modules))
+            outcome.results = _Round(project, slots, baseline, progress).play(mutations)
+        outcome.wall_seconds = time.monotonic() - began
+        return outcome
+
+
+class _Round:
+    """Mutations spread over slots: all once, then second runs, those over their limit alone at the end."""
+
+    def __init__(self, project: Project, slots: Sequence[Slot], baseline: Baseline, progress: Progress) -> None:
+        self._project = project
+        self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+        for slot in slots:
+            self._free.put(slot)
+        self._slots = slots
+        self._baseline = baseline
+        self._progress = progress
+
+    def play(self, mutations: Sequence[Mutation]) -> list[Result]:
+        results: dict[str, Result] = {}
+        alone: list[tuple[Mutation, Result]] = []
+        with threads_for(self._slots) as pool:
+            running: list[Future[Result]] = [pool.submit(self._judge, mutation) for mutation in mutations]
+            for mutation, future in zip(mutations, running, strict=True):
+                result = future.result()
+                results[mutation.id] = result
+                if result.verdict is Verdict.TIMEOUT:
+                    alone.append((mutation, result))
+                else:
+                    self._progress(result)
+        for mutation, first in alone:
+            results[mutation.id] = self._again(mutation, first)
+            self._progress(results[mutation.id])
+        return [results[mutation.id] for mutation in mutations]
+
+    def _judge(self, mutation: Mutation) -> Result:
+        began = time.monotonic()
+        try:
+            texts = apply(mutation.edits, texts_of(self._project, mutation))
+        except Unfit as unfit:
+            return Result(mutation, Judgement(unfit.verdict, unfit.reason), time.monotonic() - began)
+        doubt = self._doubt(mutation)
+        if doubt is not None:
+            return Result(mutation, doubt, 0.0)
+        first, _ = self._run(mutation, texts)
+        if first.verdict is Verdict.TIMEOUT or not wants_second_run(first, mutation.expect):
+            return Result(mutation, first, time.monotonic() - began)
+        second, run = self._run(mutation, texts)
+        return Result(mutation, settle(first, second, run.late), time.monotonic() - began)
+
+    def _again(self, mutation: Mutation, first: Result) -> Result:
+        """Alone, in a fresh process, with a longer limit: the second opinion on a run over its limit.
+
+        Keeps: MUT-05, MUT-14.
+        """
+        texts = apply(mutation.edits, texts_of(self._project, mutation))
+        began = time.monotonic()
+        second, run = self._run(mutation, texts, PATIENCE)
+        seconds = first.seconds + time.monotonic() - began
+        return Result(mutation, settle(first.judgement, second, run.late), seconds)
+
+    def _doubt(self, mutation: Mutation) -> Judgement | None:
+        """Why the baseline already makes a run useless, if it does.
+
+        Keeps: MUT-14.
+        """
+        for killer in mutation.killers:
+            if killer in self._baseline.absent:
+                return Judgement(Verdict.NOT_RUN, self._baseline.absent[killer])
+            if killer in self._baseline.unstable:
+                return Judgement(Verdict.FLAKY, f"{killer} is unstable unmutated: {self._baseline.unstable[killer]}")
+        return None
+
+    def _run(self, mutation: Mutation, texts: dict[str, str], patience: float = 1.0) -> tuple[Judgement, Run]:
+        slot = self._free.get()
+        try:
+            with slot.mutated(texts):
+                run, _ = slot.run(mutation.killers, self._baseline.limits(mutation), patience)
+        finally:
+            self._free.put(slot)
+        return judge(run, mutation.killers, mutation.guarantees, self._baseline.carries), run
