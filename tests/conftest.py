@@ -42,5 +42,3 @@ def recorder() -> Recorder:
 def clock() -> ManualClock:
     """Time that moves only when the test says so."""
     return ManualClock()
-
-

@@ -1,1 +1,1 @@
-
+"""The kit behind `lastbus.testing`: a manual clock, gates, real servers, benchmarks."""
