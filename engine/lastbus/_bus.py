@@ -292,20 +292,27 @@ class BaseBus(Closer, EventBus):
         """
         if not wildcard:
             self._waiters.resolve(event)
-        handlers = tuple(each for each in self._registry.matching(event) if each.is_wildcard is wildcard)
-        if not handlers:
+        if not self._wildcard_or_not(event, wildcard):
             return
         try:
             self._refuse_closed("dispatch")
             await self._slots.take()
-            self._refuse_closed("dispatch")
         except BusClosedError:
-            for each in handlers:
-                logger.warning(
-                    "event %s was not handed to handler %s: the bus is closing", event.event_id, each.handler_id
-                )
+            self._name_refused(event, wildcard)
+            return
+        handlers = self._wildcard_or_not(event, wildcard)
+        if self._closing or not handlers:
+            self._dispatcher.free_slot()
+            self._name_refused(event, wildcard)
             return
         self._dispatcher.dispatch(event, handlers, deduplicate, holds_slot=True)
+
+    def _wildcard_or_not(self, event: Event, wildcard: bool) -> Handlers:
+        return tuple(each for each in self._registry.matching(event) if each.is_wildcard is wildcard)
+
+    def _name_refused(self, event: Event, wildcard: bool) -> None:
+        for each in self._wildcard_or_not(event, wildcard):
+            logger.warning("event %s was not handed to handler %s: the bus is closing", event.event_id, each.handler_id)
 
     # -- wait and look ------------------------------------------------------------------------------------------
 
