@@ -1,1 +1,1 @@
-
+"""The SQL back end: PostgreSQL and SQLite through SQLAlchemy's asyncio engine."""

@@ -1,0 +1,149 @@
+"""One database: the edge where statements leave this package and the driver's errors come back in.
+
+All components of a bus share one `Database`, and the last of them to let go of it disposes an engine that is ours; an
+engine that was handed in stays open. A handler that outlives the close may still record its outcome: then it gets a
+connection for that one statement. Whatever a driver raises arrives as `EventStorageError` from it; cancellation
+passes through untouched, and the connection that it hit is thrown away rather than used again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from typing import Any, Final
+from weakref import WeakKeyDictionary, WeakSet
+
+from sqlalchemy import URL, Executable, Row, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.schema import CreateIndex, CreateTable
+
+from lastbus._backends.sqlalchemy.engine import check_engine, describe, open_engine, unpooled
+from lastbus._backends.sqlalchemy.tables import metadata
+from lastbus._errors import EventError, EventStorageError
+
+Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
+
+# Any number that no other program on the server is likely to lock: the letters "lastbus".
+_TABLES_LOCK: Final = int.from_bytes(b"lastbus", "big")
+
+
+class Database:
+    """Runs statements, makes the tables, and knows who still needs the connections."""
+
+    def __init__(self, engine: AsyncEngine, *, owned: bool, create_tables: bool = False) -> None:
+        self._engine = check_engine(engine)
+        self._owned: Final = owned
+        self._create_tables: Final = create_tables
+        self._tables_ready = False
+        self._holders: Final[WeakSet[object]] = WeakSet()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._private: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncEngine]] = WeakKeyDictionary()
+
+    @classmethod
+    def at(cls, where: AsyncEngine | str | URL | Database, *, create_tables: bool = False) -> Database:
+        """The database behind an engine (which stays yours), or behind a URL (with an engine of our own)."""
+        if isinstance(where, Database):
+            return where
+        if isinstance(where, AsyncEngine):
+            return cls(where, owned=False, create_tables=create_tables)
+        return cls(open_engine(where), owned=True, create_tables=create_tables)
+
+    @property
+    def dialect(self) -> str:
+        """`postgresql` or `sqlite`."""
+        return self._engine.dialect.name
+
+    def __repr__(self) -> str:
+        return f"Database({describe(self._engine)})"
+
+    async def fetch(self, verb: str, statement: Executable, parameters: Parameters | None = None) -> Sequence[Row[Any]]:
+        """All rows that one statement returns."""
+        async with self._connection(verb, self._single()) as connection:
+            return (await connection.execute(statement, parameters)).all()
+
+    async def change(self, verb: str, statement: Executable, parameters: Parameters | None = None) -> int:
+        """How many rows one statement inserted, updated or deleted; it took effect as a whole or not at all."""
+        counted = statement.execution_options(preserve_rowcount=True)
+        async with self._connection(verb, self._single()) as connection:
+            return (await connection.execute(counted, parameters)).rowcount
+
+    def transaction(self, verb: str) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
+        """Several statements that take effect together on leaving, or not at all.
+
+        Begin with a statement that writes: SQLite cannot turn a reader into a writer while somebody else writes.
+        """
+        return self._connection(verb, self._here())
+
+    async def ensure_tables(self) -> None:
+        """Make the tables and indexes that are missing. Harmless when repeated, or done by several at once."""
+        with translated("ensure_tables", self):
+            async with self._here().begin() as connection:
+                await _make_tables(connection)
+        self._tables_ready = True
+
+    def hold(self, component: object) -> Database:
+        """Note that `component` needs the connections until it calls `let_go`."""
+        self._holders.add(component)
+        return self
+
+    async def let_go(self, component: object) -> None:
+        """Note that `component` is done. The last one waits here until an engine of our own is disposed."""
+        self._holders.discard(component)
+        if self._owned and not self._holders:
+            with translated("close", self):
+                await self._engine.dispose()
+            self._engine = unpooled(self._engine)
+
+    def use_private_connections(self) -> None:
+        """Give the running loop connections of its own, each for one statement, for as long as the loop lives."""
+        self._private[asyncio.get_running_loop()] = unpooled(self._engine)
+
+    def _here(self) -> AsyncEngine:
+        loop = asyncio.get_running_loop()
+        if loop in self._private:
+            return self._private[loop]
+        if self._loop is not loop:
+            self._move_to(loop)
+        return self._engine
+
+    def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Forget the connections of a loop that is closed: they can be neither used nor closed from another one."""
+        if self._owned and self._loop is not None and self._loop.is_closed():
+            self._engine.sync_engine.dispose(close=False)
+        self._loop = loop
+
+    def _single(self) -> AsyncEngine:
+        """An engine for one statement. PostgreSQL makes a transaction of it by itself, which saves two round trips."""
+        engine = self._here()
+        return engine.execution_options(isolation_level="AUTOCOMMIT") if self.dialect == "postgresql" else engine
+
+    @contextlib.asynccontextmanager
+    async def _connection(self, verb: str, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        if self._create_tables and not self._tables_ready:
+            await self.ensure_tables()
+        with translated(verb, self):
+            async with engine.begin() as connection:
+                yield connection
+
+
+@contextlib.contextmanager
+def translated(verb: str, database: Database) -> Iterator[None]:
+    """Raise an `EventStorageError` for whatever a driver raises; it names the verb and the database, never a value."""
+    try:
+        yield
+    except EventError:
+        raise
+    except Exception as error:  # Drivers raise OSError, errors of their own and SQLAlchemy's: they share no other base.
+        cause = getattr(error, "orig", None) or error
+        raise EventStorageError(f"{verb}() failed on {database!r}: {type(cause).__name__}") from error
+
+
+async def _make_tables(connection: AsyncConnection) -> None:
+    if connection.dialect.name == "postgresql":
+        # Two IF NOT EXISTS at the same time can still collide in PostgreSQL's catalogue.
+        await connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _TABLES_LOCK})
+    for table in metadata.sorted_tables:
+        await connection.execute(CreateTable(table, if_not_exists=True))
+        for index in sorted(table.indexes, key=lambda each: str(each.name)):
+            await connection.execute(CreateIndex(index, if_not_exists=True))

@@ -1,0 +1,49 @@
+"""Expiry: whoever writes also deletes a few rows whose time has come, so that no table outgrows its rows' lives."""
+
+from __future__ import annotations
+
+import logging
+from typing import Final
+
+from sqlalchemy import Delete, Table, bindparam, delete, select, tuple_
+
+from lastbus._backends.sqlalchemy.database import Database
+from lastbus._clock import Clock
+from lastbus._errors import EventStorageError
+
+logger = logging.getLogger("lastbus.sqlalchemy")
+
+BITE_ROWS: Final = 100
+BITE_SECONDS: Final = 10.0
+
+
+class Expiry:
+    """Deletes expired rows of one table: `BITE_ROWS` every `BITE_SECONDS`, or at every write while more are due."""
+
+    def __init__(self, database: Database, table: Table, clock: Clock) -> None:
+        self._database: Final = database
+        self._table: Final = table
+        self._clock: Final = clock
+        self._due_at = 0.0
+
+    async def after_write(self) -> None:
+        """Take a bite if one is due. A failure costs a WARNING and never the write that came before."""
+        now = self._clock.time()
+        if now < self._due_at:
+            return
+        self._due_at = now + BITE_SECONDS
+        try:
+            eaten = await self._database.change("delete_expired", _bite(self._table), {"now": now})
+        except EventStorageError as error:
+            logger.warning("expired rows of %s stay for now: %s", self._table.name, error)
+            return
+        if eaten == BITE_ROWS:
+            self._due_at = now
+
+
+def _bite(table: Table) -> Delete:
+    # A row that somebody is renewing right now is locked: it is passed over, and not expired once it is let go.
+    key = list(table.primary_key)
+    over = table.c.expires_at <= bindparam("now")
+    rows = select(*key).where(over).order_by(table.c.expires_at).limit(BITE_ROWS).with_for_update(skip_locked=True)
+    return delete(table).where(tuple_(*key).in_(rows), over)

@@ -1,0 +1,189 @@
+"""Processing tracker in SQL: a claim or a mark is one row, and who gets it is decided inside one statement."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, Final
+
+from sqlalchemy import URL, Table, and_, bindparam, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.sql.dml import ReturningDelete
+
+from lastbus._backends.sqlalchemy.database import Database
+from lastbus._backends.sqlalchemy.dialects import Insert, upsert
+from lastbus._backends.sqlalchemy.expiry import Expiry
+from lastbus._backends.sqlalchemy.lifetime import lifetime, positive_seconds
+from lastbus._backends.sqlalchemy.tables import claims, history
+from lastbus._clock import SYSTEM_CLOCK, Clock
+from lastbus._model.names import check_name, check_optional_name
+from lastbus._model.numbers import check_seconds
+from lastbus._ports.tracker import Attempt, EventProcessingTracker
+
+CLAIM_TTL_SECONDS: Final = 60.0
+CLEANUP_ROWS: Final = 1000
+
+_NOW: Final = bindparam("now", type_=claims.c.expires_at.type)
+_PAIR: Final = (claims.c.event_id == bindparam("event"), claims.c.handler_id == bindparam("handler"))
+_BY: Final = bindparam("by", type_=claims.c.owner.type)
+_THEIRS: Final = (*_PAIR, claims.c.owner == _BY, claims.c.expires_at > _NOW)
+
+_RENEW: Final = update(claims).where(*_THEIRS).values(expires_at=bindparam("until"))
+_RELEASE: Final = delete(claims).where(*_THEIRS)
+_IS_PROCESSED: Final = select(claims.c.event_id).where(
+    *_PAIR, claims.c.processed_at.is_not(None), claims.c.expires_at > _NOW
+)
+_RECORD: Final = insert(history)
+_HISTORY: Final = (
+    select(history).where(history.c.event_id == bindparam("event"), history.c.expires_at > _NOW).order_by(history.c.id)
+)
+
+
+class SqlalchemyEventProcessingTracker(EventProcessingTracker):
+    """Keeps claims and marks in `event_claims`, attempts in `event_processing_history`.
+
+    A claim lapses `claim_ttl` seconds after its last renewal, by the clock of the process that asks. Marks and attempts
+    live for `ttl` seconds (default: `PLAITA_EVENT_TTL_SECONDS`), as long as events do.
+    """
+
+    def __init__(
+        self,
+        engine: AsyncEngine | str | URL | Database,
+        create_tables: bool = False,
+        *,
+        claim_ttl: float = CLAIM_TTL_SECONDS,
+        ttl: float | None = None,
+        clock: Clock = SYSTEM_CLOCK,
+    ) -> None:
+        self._database: Final = Database.at(engine, create_tables=create_tables).hold(self)
+        self._claim_seconds: Final = positive_seconds("claim_ttl", claim_ttl)
+        self.claim_ttl = self._claim_seconds
+        self._ttl: Final = lifetime(ttl)
+        self._clock: Final = clock
+        self._expiry: Final = [Expiry(self._database, table, clock) for table in (claims, history)]
+        self._claim: Final = _claim(self._database.dialect)
+        self._mark: Final = _mark(self._database.dialect)
+
+    async def ensure_tables(self) -> None:
+        """Make the tables that are missing; harmless when repeated, or done by several processes at once."""
+        await self._database.ensure_tables()
+
+    async def aclose(self) -> None:
+        """Let go of the database: connections of our own are closed when its last user has let go."""
+        await self._database.let_go(self)
+
+    async def claim_event(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """Take the pair for `owner`, in one step: False if it is processed, or claimed by a claim that stands."""
+        check_name("owner", owner)
+        now = self._clock.time()
+        row = _row(event_id, handler_id, owner) | {"processed_at": None, "expires_at": now + self._claim_seconds}
+        return await self._database.change("claim_event", self._claim, {**row, "now": now}) == 1
+
+    async def renew_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """Let the claim stand for another `claim_ttl`; False if it is not `owner`'s any more."""
+        wanted = _wanted(event_id, handler_id, self._clock.time()) | {"by": check_name("owner", owner)}
+        until = {"until": wanted["now"] + self._claim_seconds}
+        return await self._database.change("renew_claim", _RENEW, wanted | until) == 1
+
+    async def release_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """Give the pair back; False, and no effect, if the claim is not `owner`'s any more."""
+        wanted = _wanted(event_id, handler_id, self._clock.time()) | {"by": check_name("owner", owner)}
+        return await self._database.change("release_claim", _RELEASE, wanted) == 1
+
+    async def mark_event_processed(self, event_id: str, handler_id: str, owner: str | None = None) -> bool:
+        """Record that the handler succeeded, and end `owner`'s claim: True the first time, False again.
+
+        With an `owner` whose claim was lost to another owner: False, and nothing is recorded.
+        """
+        now = self._clock.time()
+        row = _row(event_id, handler_id, None) | {"processed_at": now, "expires_at": now + self._ttl}
+        marked = (
+            await self._database.change(
+                "mark_event_processed", self._mark, {**row, "now": now, "by": check_optional_name("owner", owner)}
+            )
+            == 1
+        )
+        await self._sweep()
+        return marked
+
+    async def is_event_processed(self, event_id: str, handler_id: str) -> bool:
+        """Whether the pair is marked."""
+        wanted = _wanted(event_id, handler_id, self._clock.time())
+        return bool(await self._database.fetch("is_event_processed", _IS_PROCESSED, wanted))
+
+    async def record_processing_attempt(
+        self, event_id: str, handler_id: str, status: str, error: str | None = None
+    ) -> None:
+        """Append one line to the event's history."""
+        now = self._clock.time()
+        line = {
+            "event_id": check_name("event_id", event_id),
+            "handler_id": check_name("handler_id", handler_id),
+            "status": status,
+            "error": None if error is None else json.dumps(error),  # User code wrote it: it may hold any character.
+            "timestamp": now,
+            "expires_at": now + self._ttl,
+        }
+        await self._database.change("record_processing_attempt", _RECORD, line)
+        await self._sweep()
+
+    async def get_processing_history(self, event_id: str) -> list[Attempt]:
+        """The event's attempts in the order of their recording; unknown id: empty."""
+        wanted = {"event": check_name("event_id", event_id), "now": self._clock.time()}
+        rows = await self._database.fetch("get_processing_history", _HISTORY, wanted)
+        return [
+            Attempt(
+                event_id=row.event_id,
+                handler_id=row.handler_id,
+                status=row.status,
+                error=None if row.error is None else json.loads(row.error),
+                timestamp=row.timestamp,
+            )
+            for row in rows
+        ]
+
+    async def cleanup_old_records(self, max_age_seconds: float = 86400) -> int:
+        """Forget marks and history older than `max_age_seconds`; return how many events lost records.
+
+        Claims are left alone. Many rows go in several transactions of `CLEANUP_ROWS`, so that nobody waits long.
+        """
+        before = self._clock.time() - check_seconds("max_age_seconds", max_age_seconds)
+        forgotten: set[str] = set()
+        for table, column in ((claims, "processed_at"), (history, "timestamp")):
+            bite = _delete_before(table, column)
+            while rows := await self._database.fetch("cleanup_old_records", bite, {"before": before}):
+                forgotten.update(row.event_id for row in rows)
+        return len(forgotten)
+
+    async def _sweep(self) -> None:
+        for each in self._expiry:
+            await each.after_write()
+
+
+def _wanted(event_id: str, handler_id: str, now: float) -> dict[str, Any]:
+    return {"event": check_name("event_id", event_id), "handler": check_name("handler_id", handler_id), "now": now}
+
+
+def _row(event_id: str, handler_id: str, owner: str | None) -> dict[str, Any]:
+    return {
+        "event_id": check_name("event_id", event_id),
+        "handler_id": check_name("handler_id", handler_id),
+        "owner": owner,
+    }
+
+
+def _claim(dialect: str) -> Insert:
+    """Insert the claim, or take over a row that has expired: a claim that lapsed, or a mark as old as its event."""
+    return upsert(dialect, claims, where=claims.c.expires_at <= _NOW)
+
+
+def _mark(dialect: str) -> Insert:
+    """Insert the mark, or make it of what has expired, or of a claim: anyone's, or only that of a given `by`."""
+    claimed = and_(claims.c.processed_at.is_(None), claims.c.owner == func.coalesce(_BY, claims.c.owner))
+    return upsert(dialect, claims, where=or_(claims.c.expires_at <= _NOW, claimed))
+
+
+def _delete_before(table: Table, column: str) -> ReturningDelete[tuple[str]]:
+    before = table.c[column] < bindparam("before")
+    key = list(table.primary_key)
+    rows = select(*key).where(before).limit(CLEANUP_ROWS).with_for_update(skip_locked=True)
+    return delete(table).where(tuple_(*key).in_(rows), before).returning(table.c.event_id)
