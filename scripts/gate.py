@@ -109,7 +109,9 @@ def test(extra: Sequence[str]) -> int:
     reports = ROOT / ".tox" / "reports"
     shutil.rmtree(reports, ignore_errors=True)
     names = [env_name(one.version) for one in found]
-    status = run([str(venv / "bin" / "tox"), "run", "-e", ",".join(names), *extra], surroundings(venv, found))
+    # Named by environment, an `-e` among the arguments replaces them; another `-e` would add to them.
+    environ = {**surroundings(venv, found), "TOXENV": ",".join(names)}
+    status = run([str(venv / "bin" / "tox"), "run", *extra], environ)
     tallies = read_tallies(reports)
     print_tallies(tallies)
     if status == 0 and not extra and not all(name in tallies for name in names):
@@ -252,7 +254,7 @@ def make_venv(venv: Path, found: Sequence[Interpreter]) -> None:
     ``venv`` is preferred to uv: it brings a pip, which knows this machine's index where uv may not.
     """
     uv = shutil.which("uv")
-    python, able = choose_host([Path(sys.executable), *(one.path for one in found)], uv is not None)
+    python, able = choose_host([Path(sys.executable), *(one.path for one in reversed(found))], uv is not None)
     say(f"making {venv} with {python}")
     remove(venv)
     command = [str(python), "-m", "venv"] if able else [str(uv), "venv", "--quiet", "--python", str(python)]
@@ -290,34 +292,28 @@ def choose_host(pythons: Sequence[Path], has_uv: bool) -> tuple[Path, bool]:
 
 
 def install(root: Path, venv: Path) -> str:
-    """Install the project, editable, with all that its development needs; return "uv" or "pip".
+    """Install the project, editable, with all that its development needs; say whether "uv" or "pip" did it.
 
-    pip steps in where uv is missing or cannot reach the index, because they read different settings.
-    The answer says which of the two can be relied on here.
+    uv is much faster, pip is what the machine's index was set up for: uv goes first, pip steps in.
     """
-    python, uv = str(venv / "bin" / "python"), find_uv(venv)
-    project = ["--quiet", "--editable", f"{root}[dev]"]
-    if uv:
-        say(f"installing {root.name}[dev] with uv")
-        if run([uv, "pip", "install", "--python", python, *project]) == 0:
-            return "uv"
-    say(f"installing {root.name}[dev] with pip")
-    if run([python, "-m", "pip", "install", "--disable-pip-version-check", *project]) != 0:
+    python = str(venv / "bin" / "python")
+    pip = [python, "-m", "pip", "install", "--disable-pip-version-check", "--quiet"]
+    project = ["--editable", f"{root}[dev]"]
+    say(f"installing {root.name}[dev] in {venv}")
+    if find_uv(venv) is None:
+        run([*pip, "uv"])
+    uv = find_uv(venv)
+    if uv and run([uv, "pip", "install", "--quiet", "--python", python, *project]) == 0:
+        return "uv"
+    if run([*pip, *project]) != 0:
         raise Unable("the installation failed; the installer's own message stands above")
-    return "uv" if not uv and uv_reaches_index(venv) else "pip"
+    return "pip"
 
 
 def find_uv(venv: Path) -> str | None:
     """The environment's own uv, or the one on PATH."""
     own = venv / "bin" / "uv"
     return str(own) if own.is_file() else shutil.which("uv")
-
-
-def uv_reaches_index(venv: Path) -> bool:
-    """Ask the index for one small package through uv, cache aside, without installing anything."""
-    uv = find_uv(venv)
-    question = ["pip", "install", "--quiet", "--dry-run", "--reinstall", "--no-deps", "--no-cache", "hatchling"]
-    return uv is not None and run([uv, *question, "--python", str(venv / "bin" / "python")]) == 0
 
 
 def read_stamp(venv: Path) -> list[str]:
