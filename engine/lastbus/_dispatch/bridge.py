@@ -110,8 +110,8 @@ def _run_elsewhere(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Re
         try:
             return future.result(LOOP_CHECK_SECONDS)
         except concurrent.futures.TimeoutError:
-            if future.done():
-                raise
+            if future.done():  # By itself, in the moment after the wait ended or with a time-out of its own.
+                return future.result()
             if not loop.is_running():
                 future.cancel()
                 raise SyncPublishError("the bus's event loop stopped before the publish was done") from None

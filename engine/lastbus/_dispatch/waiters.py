@@ -38,6 +38,8 @@ class Waiters:
     def resolve(self, event: Event) -> None:
         """Hand `event` to every waiter that wants it; an error of a condition goes to its own waiter.
 
+        A waiter on another event loop is woken there; one whose loop is closed can want nothing any more.
+
         Keeps: CORE-27, MEM-01.
         """
         waiting = self._by_type.get(event.event_type)
@@ -48,11 +50,13 @@ class Waiters:
                 continue
             try:
                 wanted = condition is None or condition(event)
-            except Exception as error:  # A condition is its caller's code: its failure is the caller's to see.
-                future.set_exception(error)
+            except (KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as error:  # A condition is its caller's code: its failure is the caller's to see.
+                fail(future, _raisable(error))
                 continue
-            if wanted and not future.done():
-                future.set_result(event)
+            if wanted:
+                _hand_over(future, event)
 
     def refuse_all(self, error: Callable[[], BaseException]) -> None:
         """Fail every pending waiter.
@@ -62,3 +66,25 @@ class Waiters:
         for waiting in self._by_type.values():
             for future in waiting:
                 fail(future, error())
+
+
+def _hand_over(future: asyncio.Future[Event], event: Event) -> None:
+    loop = future.get_loop()
+    if loop is asyncio.get_running_loop():
+        _set_result(future, event)
+    elif not loop.is_closed():
+        loop.call_soon_threadsafe(_set_result, future, event)
+
+
+def _set_result(future: asyncio.Future[Event], event: Event) -> None:
+    if not future.done():
+        future.set_result(event)
+
+
+def _raisable(error: BaseException) -> BaseException:
+    """`error`, unless it is the one that a future cannot carry; then what a coroutine would make of it."""
+    if not isinstance(error, StopIteration):
+        return error
+    wrapped = RuntimeError("condition raised StopIteration")
+    wrapped.__cause__ = error
+    return wrapped

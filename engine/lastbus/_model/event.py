@@ -7,7 +7,6 @@ stored form, so that nothing unusable is ever stored, on any back end.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping
 from typing import Any
 from uuid import uuid4
@@ -15,8 +14,8 @@ from uuid import uuid4
 from lastbus._clock import wall_time
 from lastbus._errors import EventError
 from lastbus._model.names import check_name, check_optional_name
-
-_encode = json.JSONEncoder(allow_nan=False, separators=(",", ":")).encode
+from lastbus._model.numbers import is_finite_number
+from lastbus._model.payload import encode
 
 
 class Event:
@@ -72,7 +71,7 @@ class Event:
         _check_fields(self)
         fields = self.model_dump()
         try:
-            return _encode(fields)
+            return encode(fields)
         except (TypeError, ValueError, RecursionError) as error:
             raise ValueError(f"data of event {self.event_type!r} cannot be stored as JSON: {error}") from error
 
@@ -111,9 +110,8 @@ class Event:
 def _check_fields(event: Event) -> None:
     if not isinstance(event.data, Mapping) or not all(type(key) is str for key in event.data):
         raise ValueError(f"data must be a mapping with text keys, got {event.data!r:.80}")
-    stamp = event.timestamp
-    if isinstance(stamp, bool) or not isinstance(stamp, int | float) or not math.isfinite(stamp):
-        raise ValueError(f"timestamp must be a finite number of seconds, got {stamp!r}")
+    if not is_finite_number(event.timestamp):
+        raise ValueError(f"timestamp must be a finite number of seconds, got {type(event.timestamp).__name__}")
     if not isinstance(event.source, str):
         raise ValueError(f"source must be text, got {event.source!r:.80}")
 

@@ -3,6 +3,20 @@
 from __future__ import annotations
 
 import math
+from typing import TypeGuard
+
+
+def is_finite_number(value: object) -> TypeGuard[int | float]:
+    """Whether `value` is an int or float, neither nan nor infinite, and not beyond what a float can hold.
+
+    Keeps: CORE-36.
+    """
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return False
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # An integer past the largest float.
+        return False
 
 
 def check_seconds(field: str, value: object) -> float:
@@ -10,8 +24,8 @@ def check_seconds(field: str, value: object) -> float:
 
     Keeps: CORE-36.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value) or value < 0:
-        raise ValueError(f"{field} must be a finite number of seconds, 0 or more, got {value!r}")
+    if not is_finite_number(value) or value < 0:
+        raise ValueError(f"{field} must be a finite number of seconds, 0 or more, got {_shown(value)}")
     return float(value)
 
 
@@ -26,7 +40,7 @@ def check_count(field: str, value: object, at_least: int = 1) -> int:
     Keeps: CORE-36.
     """
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise ValueError(f"{field} must be a whole number, {at_least} or more, got {value!r}")
+        raise ValueError(f"{field} must be a whole number, {at_least} or more, got {_shown(value)}")
     return value
 
 
@@ -37,6 +51,14 @@ def check_bound(field: str, value: object) -> float | None:
     """
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-        raise ValueError(f"{field} must be a finite number or None, got {value!r}")
+    if not is_finite_number(value):
+        raise ValueError(f"{field} must be a finite number or None, got {_shown(value)}")
     return float(value)
+
+
+def _shown(value: object) -> str:
+    """A short text for the error; some integers are too long to be turned into text at all."""
+    try:
+        return f"{value!r:.80}"
+    except ValueError:
+        return "an integer too large to print"

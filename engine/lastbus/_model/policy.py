@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from pydantic import BaseModel, ConfigDict, Field
 
 
@@ -27,6 +29,7 @@ class RetryPolicy(BaseModel):
         Keeps: CORE-19.
         """
         try:
-            return min(self.initial_delay * self.backoff_factor**retry, self.max_delay)
-        except OverflowError:  # A power too large for a float is certainly past the cap.
-            return self.max_delay
+            growth = self.backoff_factor**retry
+        except OverflowError:  # A power too large for a float is past any cap, unless it multiplies nothing.
+            growth = math.inf
+        return min(self.initial_delay * growth, self.max_delay) if self.initial_delay else 0.0

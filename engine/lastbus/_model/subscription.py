@@ -14,6 +14,7 @@ from lastbus._model.matching import data_matches
 from lastbus._model.names import check_name
 from lastbus._model.numbers import check_seconds
 from lastbus._model.patterns import EVERY_TYPE
+from lastbus._model.payload import as_json
 
 FLOW_KEY = "$FLOW_ID"
 NODE_KEY = "$LAST_NODE"
@@ -23,18 +24,24 @@ def _named(field: str) -> AfterValidator:
     return AfterValidator(lambda value: check_name(field, value))
 
 
+def _stored_filter(condition: dict[str, Any]) -> Any:
+    return as_json("filter_condition", condition)
+
+
 class EventSubscription(BaseModel):
     """Whom to tell about which event. `event_type` is compared exactly; only `"*"` on its own means every type.
 
-    `created_at` is in seconds since the epoch, `timeout` in seconds after it (None: no end). Invalid fields raise
-    pydantic's `ValidationError`, which is a `ValueError` naming the field and the value.
+    `created_at` is in seconds since the epoch, `timeout` in seconds after it (None: no end). A filter is kept as JSON
+    keeps it. Invalid fields raise pydantic's `ValidationError`, a `ValueError` naming the field and the value.
+
+    Keeps: CORE-35, CORE-37.
     """
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
     event_type: Annotated[str, _named("event_type")]
     subscription_id: Annotated[str, _named("subscription_id")] = Field(default_factory=lambda: str(uuid4()))
-    filter_condition: dict[str, Any] | None = None
+    filter_condition: Annotated[dict[str, Any], AfterValidator(_stored_filter)] | None = None
     correlation_id: Annotated[str, _named("correlation_id")] | None = None
     flow_id: Annotated[str, _named("flow_id")] | None = None
     node_id: Annotated[str, _named("node_id")] | None = None
