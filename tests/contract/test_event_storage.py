@@ -47,6 +47,9 @@ DATA: list[dict[str, Any]] = [
     {"": "empty key", "$where": 1, "a.b": 2},
 ]
 
+# Redis keeps time itself; tests/backends/redis asks it for its TTLs.
+timed_by_the_clock = pytest.mark.parametrize("backend", ["memory", "sqlite", "postgres"], indirect=True)
+
 
 @pytest.fixture
 def storage(backend: Backend) -> EventStorage:
@@ -132,7 +135,7 @@ async def test_nobody_can_ask_for_what_is_no_name(storage: EventStorage, value: 
 
 
 @pytest.mark.guarantee("CORE-37")
-@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, [math.nan], object(), {1, 2}, b"bytes"], ids=repr)
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf, [math.nan], object, {1}, b"bytes"], ids=repr)
 async def test_what_json_cannot_carry_is_refused_and_leaves_no_trace(storage: EventStorage, value: Any) -> None:
     with pytest.raises(ValueError, match="odd"):
         await storage.store_event(Event("odd", {"value": value}))
@@ -292,6 +295,7 @@ async def test_a_batch_returns_the_ids_in_order_and_the_last_of_an_id_wins(stora
 # Lifetime -----------------------------------------------------------------------------------------------------------
 
 
+@timed_by_the_clock
 @pytest.mark.guarantee("MEM-09")
 async def test_an_event_is_found_until_its_time_has_passed(backend: Backend, clock: ManualClock) -> None:
     storage = backend.event_storage(clock, ttl=60)
@@ -305,6 +309,7 @@ async def test_an_event_is_found_until_its_time_has_passed(backend: Backend, clo
     assert await storage.delete_event("e") is False
 
 
+@timed_by_the_clock
 async def test_storing_an_id_again_starts_its_life_again(backend: Backend, clock: ManualClock) -> None:
     storage = backend.event_storage(clock, ttl=60)
     await storage.store_event(made_at(1, "e"))
@@ -316,6 +321,7 @@ async def test_storing_an_id_again_starts_its_life_again(backend: Backend, clock
     assert await ids(storage) == ["e"]
 
 
+@timed_by_the_clock
 async def test_events_live_a_week_unless_the_environment_says_otherwise(
     backend: Backend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +336,7 @@ async def test_events_live_a_week_unless_the_environment_says_otherwise(
     assert await ids(storage) == []
 
 
+@timed_by_the_clock
 async def test_the_environment_sets_the_lifetime(
     backend: Backend, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,12 +18,16 @@ BITE_SECONDS: Final = 10.0
 
 
 class Expiry:
-    """Deletes expired rows of one table: `BITE_ROWS` every `BITE_SECONDS`, or at every write while more are due."""
+    """Deletes expired rows of one table: `BITE_ROWS` every `BITE_SECONDS`, or at every write while more are due.
 
-    def __init__(self, database: Database, table: Table, clock: Clock) -> None:
+    They stay for another `grace_seconds` where somebody may still have a use for them.
+    """
+
+    def __init__(self, database: Database, table: Table, clock: Clock, *, grace_seconds: float = 0.0) -> None:
         self._database: Final = database
         self._table: Final = table
         self._clock: Final = clock
+        self._grace_seconds: Final = grace_seconds
         self._due_at = 0.0
 
     async def after_write(self) -> None:
@@ -32,8 +36,9 @@ class Expiry:
         if now < self._due_at:
             return
         self._due_at = now + BITE_SECONDS
+        before = now - self._grace_seconds
         try:
-            eaten = await self._database.change("delete_expired", _bite(self._table), {"now": now})
+            eaten = await self._database.change("delete_expired", _bite(self._table), {"before": before})
         except EventStorageError as error:
             logger.warning("expired rows of %s stay for now: %s", self._table.name, error)
             return
@@ -44,6 +49,6 @@ class Expiry:
 def _bite(table: Table) -> Delete:
     # A row that somebody is renewing right now is locked: it is passed over, and not expired once it is let go.
     key = list(table.primary_key)
-    over = table.c.expires_at <= bindparam("now")
+    over = table.c.expires_at <= bindparam("before")
     rows = select(*key).where(over).order_by(table.c.expires_at).limit(BITE_ROWS).with_for_update(skip_locked=True)
     return delete(table).where(tuple_(*key).in_(rows), over)

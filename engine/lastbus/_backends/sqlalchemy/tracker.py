@@ -25,7 +25,7 @@ CLEANUP_ROWS: Final = 1000
 _NOW: Final = bindparam("now", type_=claims.c.expires_at.type)
 _PAIR: Final = (claims.c.event_id == bindparam("event"), claims.c.handler_id == bindparam("handler"))
 _BY: Final = bindparam("by", type_=claims.c.owner.type)
-_THEIRS: Final = (*_PAIR, claims.c.owner == _BY, claims.c.expires_at > _NOW)
+_THEIRS: Final = (*_PAIR, claims.c.owner == _BY)
 
 _RENEW: Final = update(claims).where(*_THEIRS).values(expires_at=bindparam("until"))
 _RELEASE: Final = delete(claims).where(*_THEIRS)
@@ -41,8 +41,9 @@ _HISTORY: Final = (
 class SqlalchemyEventProcessingTracker(EventProcessingTracker):
     """Keeps claims and marks in `event_claims`, attempts in `event_processing_history`.
 
-    A claim lapses `claim_ttl` seconds after its last renewal, by the clock of the process that asks. Marks and attempts
-    live for `ttl` seconds (default: `PLAITA_EVENT_TTL_SECONDS`), as long as events do.
+    A claim lapses `claim_ttl` seconds after its last renewal, by the clock of the process that asks; until somebody
+    takes it, its late owner may still renew it. Marks and attempts live for `ttl` seconds (default:
+    `PLAITA_EVENT_TTL_SECONDS`), as long as events do.
     """
 
     def __init__(
@@ -59,7 +60,11 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
         self.claim_ttl = self._claim_seconds
         self._ttl: Final = lifetime(ttl)
         self._clock: Final = clock
-        self._expiry: Final = [Expiry(self._database, table, clock) for table in (claims, history)]
+        # A lapsed claim is of use to its owner for a while; a mark is not, and takes no harm.
+        self._expiry: Final = [
+            Expiry(self._database, claims, clock, grace_seconds=self._ttl),
+            Expiry(self._database, history, clock),
+        ]
         self._claim: Final = _claim(self._database.dialect)
         self._mark: Final = _mark(self._database.dialect)
 
@@ -80,14 +85,12 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
 
     async def renew_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
         """Let the claim stand for another `claim_ttl`; False if it is not `owner`'s any more."""
-        wanted = _wanted(event_id, handler_id, self._clock.time()) | {"by": check_name("owner", owner)}
-        until = {"until": wanted["now"] + self._claim_seconds}
-        return await self._database.change("renew_claim", _RENEW, wanted | until) == 1
+        until = {"until": self._clock.time() + self._claim_seconds}
+        return await self._database.change("renew_claim", _RENEW, _theirs(event_id, handler_id, owner) | until) == 1
 
     async def release_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
         """Give the pair back; False, and no effect, if the claim is not `owner`'s any more."""
-        wanted = _wanted(event_id, handler_id, self._clock.time()) | {"by": check_name("owner", owner)}
-        return await self._database.change("release_claim", _RELEASE, wanted) == 1
+        return await self._database.change("release_claim", _RELEASE, _theirs(event_id, handler_id, owner)) == 1
 
     async def mark_event_processed(self, event_id: str, handler_id: str, owner: str | None = None) -> bool:
         """Record that the handler succeeded, and end `owner`'s claim: True the first time, False again.
@@ -107,7 +110,7 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
 
     async def is_event_processed(self, event_id: str, handler_id: str) -> bool:
         """Whether the pair is marked."""
-        wanted = _wanted(event_id, handler_id, self._clock.time())
+        wanted = _pair(event_id, handler_id) | {"now": self._clock.time()}
         return bool(await self._database.fetch("is_event_processed", _IS_PROCESSED, wanted))
 
     async def record_processing_attempt(
@@ -159,8 +162,12 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
             await each.after_write()
 
 
-def _wanted(event_id: str, handler_id: str, now: float) -> dict[str, Any]:
-    return {"event": check_name("event_id", event_id), "handler": check_name("handler_id", handler_id), "now": now}
+def _pair(event_id: str, handler_id: str) -> dict[str, Any]:
+    return {"event": check_name("event_id", event_id), "handler": check_name("handler_id", handler_id)}
+
+
+def _theirs(event_id: str, handler_id: str, owner: str) -> dict[str, Any]:
+    return _pair(event_id, handler_id) | {"by": check_name("owner", owner)}
 
 
 def _row(event_id: str, handler_id: str, owner: str | None) -> dict[str, Any]:
