@@ -33,6 +33,10 @@ def _conditional(node: ast.AST, inside: bool) -> Iterator[tuple[str, int]]:
 
 
 def _asks_version(test: ast.expr) -> bool:
+    """Whether a condition looks at the interpreter's version.
+
+    Keeps: MUT-12.
+    """
     return any(
         (isinstance(node, ast.Attribute) and node.attr in _VERSION_WORDS)
         or (isinstance(node, ast.Name) and node.id in _VERSION_WORDS)

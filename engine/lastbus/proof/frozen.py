@@ -73,7 +73,9 @@ def _slice(text: str, node: ast.FunctionDef | ast.AsyncFunctionDef) -> str:
     before = data[start][: quoted.col_offset]
     after = data[end - 1][quoted.end_col_offset :]
     # What shares a line with the docstring is code or layout: only layout goes with it.
-    joint = (before.rstrip() + b" " + after.lstrip(b"; \t")) if before.strip() or after.strip() else b""
+    shared = before.strip() or after.strip()
+    head = before.rstrip() + b" " if before.strip() else before
+    joint = head + after.lstrip(b"; \t") if shared else b""
     return b"".join([*data[first:start], joint, *data[end:last]]).decode("utf-8")
 
 
@@ -115,7 +117,9 @@ def update(project: Project, entries: Sequence[Entry]) -> list[Entry]:
     now = [Entry(one.file, one.name, numbers(body(project.read(one.file), one.name)), one.why) for one in entries]
     rows = [{"file": one.file, "name": one.name, **vars(one.numbers), "why": one.why} for one in now]
     text = json.dumps(rows, indent=2, ensure_ascii=False)
-    (project.root / project.mutations / FILE).write_text(text + "\n", encoding="utf-8")
+    path = project.root / project.mutations / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(text + "\n", encoding="utf-8")
     return now
 
 

@@ -113,6 +113,10 @@ def _citations(project: Project, places: tuple[str, ...], find: Any) -> list[Cit
 
 
 def _doubles(documents: Sequence[Statement]) -> Iterator[str]:
+    """Ids that are stated twice.
+
+    Keeps: MUT-09.
+    """
     first: dict[str, Statement] = {}
     for one in documents:
         if one.id in first:
@@ -160,7 +164,7 @@ def missing(
 ) -> Iterator[str]:
     """What keeps `guarantee` from being pinned, and what to do about it; nothing if it is pinned.
 
-    Keeps: MUT-21.
+    Keeps: MUT-09, MUT-21.
     """
     if not code:
         yield f'no docstring keeps it: add "Keeps: {guarantee}." to the code that does'
@@ -196,7 +200,10 @@ def _fault(guarantee: str, one: Evidence) -> str:
 
 
 def weigh(project: Project, mutation: Mutation, entry: record.Entry | None) -> Evidence:
-    """What the files and the last replay say about one mutation."""
+    """What the files and the last replay say about one mutation.
+
+    Keeps: MUT-16.
+    """
     texts = texts_of(project, mutation)
     unfit = ""
     try:
@@ -225,16 +232,23 @@ def kept_around(edits: Sequence[Edit], texts: Mapping[str, str]) -> set[str]:
 
 
 def changed_lines(edit: Edit, text: str) -> tuple[int, int]:
-    """The first and last line of `text` that `edit` really changes: equal lines at its ends are only its anchor."""
-    old, new = edit.old.split("\n"), edit.new.split("\n")
-    first = 0
-    while first < min(len(old), len(new)) - 1 and old[first] == new[first]:
-        first += 1
-    last = 0
-    while last < min(len(old), len(new)) - first - 1 and old[-1 - last] == new[-1 - last]:
-        last += 1
+    """The first and last line of `text` that `edit` really changes: equal lines at its ends are only its anchor.
+
+    Lines that are only put in belong to the line before them.
+    """
+    old, new = edit.old.splitlines(), edit.new.splitlines()
+    first = _equal_lines(old, new)
+    last = len(old) - 1 - _equal_lines(old[first:][::-1], new[first:][::-1])
     start = text.count("\n", 0, text.index(edit.old)) + 1
-    return start + first, start + max(first, len(old) - 1 - last)
+    if last < first:
+        first = last = max(0, first - 1)
+    return start + first, start + last
+
+
+def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many lines both begin with."""
+    pairs = zip(one, other, strict=False)
+    return next((number for number, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
 
 
 def _enclosing(tree: ast.Module, first: int, last: int) -> Iterator[Definition]:

@@ -228,6 +228,10 @@ def _string_faults(value: str, schema: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _line_of(text: str, key: str) -> int:
+    """The line that `key` stands on.
+
+    Keeps: MUT-01.
+    """
     found = re.search(rf'"{re.escape(key)}"\s*:', text)
     return text.count("\n", 0, found.start()) + 1 if found else 1
 
@@ -309,6 +313,10 @@ def select(mutations: Sequence[Mutation], patterns: Sequence[str] = (), groups: 
 
 
 def _some(mutations: Sequence[Mutation], what: str, match: Any) -> set[str]:
+    """The ids of those that match; none is a `UsageError`.
+
+    Keeps: MUT-19.
+    """
     found = {mutation.id for mutation in mutations if match(mutation)}
     if not found:
         groups = ", ".join(sorted({mutation.group for mutation in mutations}))

@@ -47,6 +47,10 @@ def fingerprint(project: Project, mutation: Mutation) -> str:
 
 
 def _test_files(mutation: Mutation) -> set[str]:
+    """The killers' files and every conftest that pytest may read for them.
+
+    Keeps: MUT-16.
+    """
     files = {killer.split("::")[0] for killer in mutation.killers}
     folders = {parent for file in files for parent in PurePosixPath(file).parents}
     return files | {(folder / "conftest.py").as_posix() for folder in folders}

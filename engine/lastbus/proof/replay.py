@@ -62,7 +62,10 @@ class Outcome:
 
     @property
     def summary(self) -> dict[str, int]:
-        """How often each verdict was given; canaries are left out, they are `canaries`."""
+        """How often each verdict was given; canaries are left out, they are `canaries`.
+
+        Keeps: MUT-08, MUT-18.
+        """
         return dict(Counter(str(result.verdict) for result in self.results if not result.mutation.canary))
 
     @property

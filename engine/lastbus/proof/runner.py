@@ -93,7 +93,10 @@ class Notes:
 
 
 class Watch:
-    """The deadline of the phase that a run is in. `patience` stretches it; `late` remembers the plain one."""
+    """The deadline of the phase that a run is in. `patience` stretches it; `late` remembers the plain one.
+
+    Keeps: MUT-05.
+    """
 
     def __init__(self, limits: Limits, patience: float, now: float) -> None:
         self._limits = limits

@@ -177,6 +177,10 @@ def _passed(run: Run, killers: Sequence[str]) -> Judgement:
 
 
 def _failed(report: Report) -> bool:
+    """Whether a test failed in its call phase.
+
+    Keeps: MUT-04.
+    """
     return report.when == "call" and report.outcome == "failed"
 
 

@@ -253,7 +253,10 @@ def _wait(pid: int, alarm: int) -> int:
 
 
 def _sweep(pid: int) -> None:
-    """Kill what is left of the group of `pid` and, where the system tells, what escaped from it."""
+    """Kill what is left of the group of `pid` and, where the system tells, what escaped from it.
+
+    Keeps: MUT-15.
+    """
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(pid, signal.SIGKILL)
     while True:

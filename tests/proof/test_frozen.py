@@ -1,0 +1,148 @@
+"""Frozen bodies: what belongs to a slice, and what moves its numbers."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from lastbus.proof import frozen
+from lastbus.proof.errors import UsageError
+from lastbus.proof.frozen import Numbers
+from tests.proof.sample import Sample, shop
+
+SOURCE = '''
+class A:
+    @first
+    @second(
+        1,
+    )
+    def go(self):
+        """Go.
+
+        Far.
+        """
+        x = 1
+
+        def inner():
+            """Stays."""
+
+        return x
+    LATER = 1
+'''
+SLICE = '''    @first
+    @second(
+        1,
+    )
+    def go(self):
+        x = 1
+
+        def inner():
+            """Stays."""
+
+        return x
+'''
+
+
+def numbers(source: str) -> Numbers:
+    return frozen.numbers(frozen.body(source, "A.go"))
+
+
+@pytest.mark.guarantee("FRZ-01")
+def test_a_slice_is_the_whole_function_without_its_docstring():
+    assert frozen.body(SOURCE, "A.go") == SLICE
+
+
+def test_the_numbers_are_bytes_lines_and_digest():
+    assert frozen.numbers("é\nb\n") == Numbers(5, 2, "76403721986c91f6de39cb8facbc68251d28ef6213151b380321d05dab2e6c0c")
+
+
+@pytest.mark.guarantee("FRZ-04")
+@pytest.mark.parametrize("words", ["Went.", "Go.\n\n        Further.", ""])
+def test_another_docstring_leaves_the_numbers(words):
+    assert numbers(SOURCE.replace("Go.", words)) == numbers(SOURCE)
+
+
+@pytest.mark.guarantee("FRZ-02")
+@pytest.mark.parametrize(("old", "new"), [("x = 1\n", "x = 2\n"), ("return x", "return  x"), ("@first", "@First")])
+def test_any_other_change_moves_them(old, new):
+    assert numbers(SOURCE.replace(old, new)) != numbers(SOURCE)
+
+
+@pytest.mark.guarantee("FRZ-06")
+@pytest.mark.parametrize(
+    ("source", "slice_"),
+    [
+        ('def f():\n    """x"""\n    return """y"""\n', 'def f():\n    return """y"""\n'),
+        ("def f():\n    'x'\n    return 1\n", "def f():\n    return 1\n"),
+        ('def f():\n    """x"""; return 1\n', "def f():\n    return 1\n"),
+        ('def f(): "x"; return 1\n', "def f(): return 1\n"),
+        ('def f():\n    r"""x\n    """\n    return 1\n', "def f():\n    return 1\n"),
+        ("def f():\n    return 1\n", "def f():\n    return 1\n"),
+        ('def f():\n    "é"; return "é"\n', 'def f():\n    return "é"\n'),
+    ],
+)
+def test_docstrings_of_every_shape_take_no_code_along(source, slice_):
+    assert frozen.body(source, "f") == slice_
+
+
+def test_a_function_that_is_gone_is_refused():
+    with pytest.raises(UsageError, match=r"no function A\.gone"):
+        frozen.body(SOURCE, "A.gone")
+
+
+@pytest.fixture
+def icy(tmp_path: Path) -> Sample:
+    """A shop in which `add` is frozen."""
+    sample = shop(tmp_path)
+    frozen.update(sample.project, [frozen.Entry("src/shop.py", "add", Numbers(0, 0, ""), "money")])
+    return sample
+
+
+@pytest.mark.guarantee("FRZ-02")
+def test_an_unchanged_body_passes_and_a_changed_character_does_not(icy):
+    assert frozen.check(icy.project, frozen.load(icy.project)) == []
+
+    icy.write("src/shop.py", (icy.root / "src/shop.py").read_text().replace("one + two", "one - two"))
+
+    (fault,) = frozen.check(icy.project, frozen.load(icy.project))
+    assert "add is frozen (money) but changed" in fault
+
+
+@pytest.mark.guarantee("FRZ-05")
+def test_a_mutation_that_claims_a_frozen_body_is_anchored_in_it(icy):
+    inside = icy.mutate("inside", summary="frozen: the sum is wrong")
+    outside = icy.mutate("outside", summary="frozen: never full", old="count >= LIMIT", new="False")
+    free = icy.mutate("free", old="count >= LIMIT", new="False")
+
+    faults = list(frozen.displaced(icy.project, frozen.load(icy.project), [inside, outside, free]))
+
+    assert len(faults) == 1
+    assert faults[0].startswith("mutations/sum/outside.json: its anchor is not inside a frozen body")
+
+
+@pytest.mark.guarantee("FRZ-03")
+def test_revisions_are_identical_only_if_all_of_them_are():
+    one, two = Numbers(1, 1, "a"), Numbers(1, 1, "b")
+
+    assert frozen.identical([one, one, one])
+    assert not frozen.identical([one, two, one])
+    assert not frozen.identical([one, None])
+
+
+@pytest.mark.guarantee("FRZ-03")
+def test_history_reads_revisions_and_the_work_tree(icy):
+    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=b", "commit", "-qm", "x"]):
+        subprocess.run(["git", *command], cwd=icy.root, check=True)
+    icy.write("src/shop.py", "def add():\n    return 0\n")
+
+    found = frozen.history(icy.project, frozen.load(icy.project)[0], ["HEAD", "nowhere"])
+
+    assert found["HEAD"] == frozen.load(icy.project)[0].numbers
+    assert found["nowhere"] is None
+    assert found["work tree"] == frozen.numbers("def add():\n    return 0\n")
+
+
+def test_without_a_file_nothing_is_frozen(tmp_path):
+    assert frozen.load(shop(tmp_path).project) == []

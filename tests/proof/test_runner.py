@@ -1,0 +1,238 @@
+"""Copies, processes, limits: nothing of a run reaches the tree, and nothing of it stays."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from lastbus.proof.errors import UsageError
+from lastbus.proof.runner import Events, Limits, Notes, Slot, Watch, copy_tree
+from tests.proof.sample import ADD, Sample, shop
+
+LIMITS = Limits(startup=10.0, of={}, default=5.0)
+
+
+@pytest.fixture(scope="module")
+def slot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slot]:
+    """A slot on the shop, shared by the tests that leave it as it was."""
+    folder = tmp_path_factory.mktemp("slot")
+    one = Slot(shop(folder / "shop").project, folder, 0, sys.executable)
+    yield one
+    one.close()
+
+
+def gone(pid: int) -> bool:
+    try:
+        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True
+
+
+def test_a_run_tells_what_its_tests_did(slot):
+    run, notes = slot.run([ADD], LIMITS)
+
+    assert run.ended == "finished"
+    assert [(report.test, report.when, report.outcome) for report in run.reports] == [
+        (ADD, when, "passed") for when in ("setup", "call", "teardown")
+    ]
+    assert notes.carries == {ADD: ("SUM-01",)}
+
+
+@pytest.mark.guarantee("MUT-07")
+def test_a_mutated_copy_gets_its_bytes_and_times_back(slot):
+    file = slot.root / "src/shop.py"
+    before = file.read_bytes(), file.stat().st_mtime_ns
+
+    with slot.mutated({"src/shop.py": "x = 1\n"}):
+        assert file.read_bytes() == b"x = 1\n"
+
+    assert (file.read_bytes(), file.stat().st_mtime_ns) == before
+
+
+@pytest.mark.guarantee("MUT-17")
+def test_two_mutated_versions_never_share_a_time(slot):
+    times = [(slot.root / "src/shop.py").stat().st_mtime_ns]
+    for _ in range(2):
+        with slot.mutated({"src/shop.py": "x = 1\n"}):
+            times.append((slot.root / "src/shop.py").stat().st_mtime_ns)
+
+    assert len({time // 1_000_000_000 for time in times}) == 3
+
+
+@pytest.mark.guarantee("MUT-17")
+def test_a_mutated_run_leaves_no_bytecode(slot):
+    caches = sorted(slot.root.rglob("*.pyc"))
+
+    with slot.mutated({"src/shop.py": "x = 1\n"}):
+        slot.run([ADD], LIMITS)
+
+    assert sorted(slot.root.rglob("*.pyc")) == caches
+
+
+@pytest.mark.guarantee("MUT-15")
+def test_what_a_test_leaves_running_is_killed_with_its_run(slot, tmp_path):
+    note = tmp_path / "pid"
+    start = "import subprocess; p = subprocess.Popen(['sleep', '60'], start_new_session={})"
+    for own_session in (False, True):
+        code = f"def add(a, b):\n    {start.format(own_session)}\n    open({str(note)!r}, 'w').write(str(p.pid))\n"
+        with slot.mutated({"src/shop.py": code + "    p.returncode = 0\n    return 5\n"}):
+            run, _ = slot.run([ADD], LIMITS)
+        assert run.ended == "finished"
+        assert gone(int(note.read_text()))
+
+
+@pytest.mark.guarantee("MUT-15")
+def test_a_run_over_its_limit_is_killed_and_the_next_one_works(slot, tmp_path):
+    note = tmp_path / "pid"
+    code = f"import os\ndef add(a, b):\n    open({str(note)!r}, 'w').write(str(os.getpid()))\n    while True: pass\n"
+
+    with slot.mutated({"src/shop.py": code}):
+        run, _ = slot.run([ADD], Limits(10.0, {ADD: 0.2}))
+
+    assert (run.ended, run.doing) == ("stopped", ADD)
+    assert gone(int(note.read_text()))
+    assert slot.run([ADD], LIMITS)[0].ended == "finished"
+
+
+@pytest.mark.guarantee("MUT-11")
+def test_an_interpreter_that_is_not_there_is_refused(sample, tmp_path):
+    with pytest.raises(UsageError, match="cannot start /no/python"):
+        Slot(sample.project, tmp_path, 0, "/no/python").start()
+
+
+@pytest.mark.guarantee("MUT-11")
+def test_an_interpreter_without_pytest_is_refused(sample, tmp_path):
+    bare = tmp_path / "python"
+    bare.write_text("#!/bin/sh\necho 'No module named pytest' >&2\nexit 1\n")
+    bare.chmod(0o755)
+
+    with pytest.raises(UsageError, match=r"cannot run pytest.*No module named pytest"):
+        Slot(sample.project, tmp_path, 0, str(bare)).start()
+
+
+@pytest.mark.guarantee("MUT-11")
+def test_the_chosen_interpreter_runs_the_tests(sample, tmp_path):
+    chosen = tmp_path / "python"
+    chosen.write_text(f'#!/bin/sh\ntouch {tmp_path}/used\nexec {sys.executable} "$@"\n')
+    chosen.chmod(0o755)
+    sample.mutate("add-wrong")
+
+    sample.replay(python=str(chosen))
+
+    assert (tmp_path / "used").exists()
+
+
+@pytest.mark.guarantee("MUT-15")
+def test_a_signal_ends_everything_and_leaves_the_tree(sample: Sample, tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code = f"import os\n    with open({str(pipe)!r}, 'w') as pipe: pipe.write(str(os.getpid()))\n    while True: pass"
+    sample.mutate("hang", new=code, limit_seconds=30)
+    before = sample.digest()
+    program = "from lastbus.cli import main; main()"
+    command = [sys.executable, "-c", program, "replay"]
+    with subprocess.Popen(command, cwd=sample.root, stdout=subprocess.DEVNULL) as replay:
+        test = int(pipe.read_text())
+        zygote = psutil.Process(replay.pid).children()[0].pid
+        replay.terminate()
+        assert replay.wait() == 143
+
+    assert gone(test)
+    assert gone(zygote)
+    assert sample.digest() == before
+
+
+@pytest.mark.guarantee("MUT-15")
+def test_a_replay_that_is_killed_outright_takes_its_processes_along(sample: Sample, tmp_path: Path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    code = f"import os\n    with open({str(pipe)!r}, 'w') as pipe: pipe.write(str(os.getpid()))\n    while True: pass"
+    sample.mutate("hang", new=code, limit_seconds=30)
+    command = [sys.executable, "-c", "from lastbus.cli import main; main()", "replay"]
+    with subprocess.Popen(command, cwd=sample.root, stdout=subprocess.DEVNULL) as replay:
+        test = psutil.Process(int(pipe.read_text()))
+        zygote = test.parent()
+        replay.kill()
+
+    _, alive = psutil.wait_procs([one for one in (test, zygote) if one is not None], timeout=10)
+    assert [one.pid for one in alive if not gone(one.pid)] == []
+
+
+@pytest.mark.guarantee("MUT-07")
+def test_a_copy_leaves_caches_and_environments_out(tmp_path):
+    for file in ("src/a.py", ".git/x", ".mypy_cache/x", "src/__pycache__/x", "env/pyvenv.cfg", ".lastbus/x"):
+        (tmp_path / "from" / file).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "from" / file).write_text("")
+
+    copy_tree(tmp_path / "from", tmp_path / "to")
+
+    assert [
+        file.relative_to(tmp_path / "to").as_posix() for file in (tmp_path / "to").rglob("*") if file.is_file()
+    ] == ["src/a.py"]
+
+
+def watch(patience: float = 1.0) -> Watch:
+    return Watch(Limits(startup=10.0, of={ADD: 2.0}, default=5.0), patience, now=100.0)
+
+
+@pytest.mark.guarantee("MUT-05")
+def test_every_phase_has_its_own_deadline():
+    one = watch()
+    assert one.deadline == 110.0
+
+    one.see({"event": "start", "test": ADD}, 103.0)
+    assert one.deadline == 105.0
+
+    one.see({"event": "report", "when": "call"}, 104.0)
+    assert one.deadline == 105.0
+
+    one.see({"event": "report", "when": "teardown"}, 104.5)
+    assert one.deadline == 114.5
+    assert not one.late
+
+
+@pytest.mark.guarantee("MUT-05")
+def test_patience_moves_the_deadline_and_remembers_the_limit():
+    one = watch(patience=3.0)
+    one.see({"event": "start", "test": ADD}, 100.0)
+    assert one.deadline == 106.0
+
+    one.see({"event": "report", "when": "call"}, 103.0)
+    assert one.late
+
+
+def test_half_a_line_is_no_event():
+    read, write = os.pipe()
+    os.write(write, b'{"event": "sta\n{"event": "exit"}\n')
+    os.close(write)
+    with open(read, "rb") as pipe:
+        events = Events(pipe)
+
+        assert events.next(0.0) == {"event": "exit"}
+        assert events.next(0.0) is None
+
+
+def test_notes_add_up_the_phases_of_a_test():
+    notes = Notes()
+    for when, seconds in (("setup", 1.0), ("call", 2.0), ("teardown", 0.5)):
+        notes.take(
+            {
+                "event": "report",
+                "test": ADD,
+                "when": when,
+                "outcome": "passed",
+                "subtest": False,
+                "message": "",
+                "seconds": seconds,
+            },
+            0.0,
+        )
+
+    assert notes.seconds == {ADD: 3.5}
+    assert notes.setup_seconds == 1.0
