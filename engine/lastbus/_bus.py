@@ -45,6 +45,7 @@ if TYPE_CHECKING:
 
 logger = logging.getLogger("lastbus.bus")
 PUBLISHING = "(being published)"
+CONNECTING = "(none: connecting)"
 
 
 class BaseBus(Closer, EventBus):
@@ -86,9 +87,7 @@ class BaseBus(Closer, EventBus):
         attempts = Attempts(processing_tracker, self._clock, self._handler_pool)
         delivery = Delivery(self._claims, attempts)
         self._dispatcher = Dispatcher(self._pending_tasks, self._slots, delivery, lambda: enter(self))
-        self._intake = Intake(
-            self._registry, self._slots, self._refuse_closed, self._is_inside_dispatch, self._dispatcher.free_slot
-        )
+        self._intake = Intake(self._registry, self._slots, self._refuse_closed, self._is_inside_dispatch)
         self._bridge = Bridge()
         self._home: asyncio.AbstractEventLoop | None = None
 
@@ -97,13 +96,22 @@ class BaseBus(Closer, EventBus):
     async def start(self) -> None:
         """Connect, and return when every registered handler is heard; harmless when called again.
 
-        Every awaited verb starts the bus by itself.
+        Every awaited verb starts the bus by itself. A close that begins meanwhile waits for it, in bounds; then this
+        raises `BusClosedError`.
+
+        Keeps: CAP-11, CAP-37.
         """
         self._refuse_closed("start")
         loop = asyncio.get_running_loop()
-        if self._home is not loop:
+        if self._home is loop:
+            return
+        self._intake.enter(CONNECTING)
+        try:
             await self._open()
-            self._home = loop
+        finally:
+            self._intake.leave(CONNECTING)
+        self._refuse_closed("start")
+        self._home = loop
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -125,7 +133,7 @@ class BaseBus(Closer, EventBus):
         the event was stored, its handlers here run. Raises `ValueError` or `TypeError` before anything is stored, and
         `BusClosedError` on a closed bus.
 
-        Keeps: CORE-12, CORE-15, CAP-07, CAP-10, CAP-11, MEM-03, MEM-07.
+        Keeps: CORE-12, CORE-15, CAP-02, CAP-11, MEM-03, MEM-07.
         """
         self._refuse_closed("publish")
         event = normalize(event, data)
@@ -196,7 +204,7 @@ class BaseBus(Closer, EventBus):
             raise
         except BaseException:
             if holds_slot:
-                self._dispatcher.free_slot()
+                self._slots.give_back()
             raise
         finally:
             self._intake.leave(event.event_id)
@@ -204,28 +212,32 @@ class BaseBus(Closer, EventBus):
         return self._dispatcher.dispatch(event, handlers, deduplicate, holds_slot)
 
     def _finish_cancelled(self, event: Event, handlers: Handlers, deduplicate: bool, holds_slot: bool) -> None:
-        """The publisher is gone in the middle of a store: whether the event exists now, only the storage knows."""
+        """The publisher is gone in the middle of a store: whether the event exists now, only the storage knows.
+
+        Keeps: CAP-30.
+        """
+        owed = [holds_slot]
 
         async def finish() -> None:
-            held = holds_slot
             try:
                 if await self.event_storage.get_event(event.event_id) is not None:
                     self._waiters.resolve(event)
-                    held = False
-                    self._dispatcher.dispatch(event, handlers, deduplicate, holds_slot)
+                    self._dispatcher.dispatch(event, handlers, deduplicate, owed.pop())
             except Exception:
                 logger.warning("a cancelled publish of event %s could not be finished", event.event_id, exc_info=True)
-            finally:
-                if held:
-                    self._dispatcher.free_slot()
 
-        spawn(
-            finish(),
-            name=f"lastbus cancelled publish {event.event_id}",
-            owner=self._pending_tasks,
-            label=(event.event_id, PUBLISHING),
-            on_done=self._pending_tasks.pop,
-        )
+        def let_go(task: asyncio.Task[Any] | None) -> None:
+            self._pending_tasks.pop(task, None)  # type: ignore[arg-type]
+            if any(owed):
+                self._slots.give_back()
+
+        name = f"lastbus cancelled publish {event.event_id}"
+        label = (event.event_id, PUBLISHING)
+        try:
+            spawn(finish(), name=name, owner=self._pending_tasks, label=label, on_done=let_go)
+        except Exception:  # The loop's task factory is foreign code; the publisher is to get its cancellation.
+            logger.warning("a cancelled publish of event %s could not be finished", event.event_id, exc_info=True)
+            let_go(None)
 
     # -- handle -------------------------------------------------------------------------------------------------
 
@@ -288,7 +300,7 @@ class BaseBus(Closer, EventBus):
 
         At capacity it waits, and so does the listener that awaits it; on a closing bus it is refused by name.
 
-        Keeps: CAP-06.
+        Keeps: CAP-06, CAP-28.
         """
         if not wildcard:
             self._waiters.resolve(event)
@@ -302,7 +314,7 @@ class BaseBus(Closer, EventBus):
             return
         handlers = self._wildcard_or_not(event, wildcard)
         if self._closing or not handlers:
-            self._dispatcher.free_slot()
+            self._slots.give_back()
             self._name_refused(event, wildcard)
             return
         self._dispatcher.dispatch(event, handlers, deduplicate, holds_slot=True)
@@ -431,15 +443,25 @@ class BaseBus(Closer, EventBus):
             raise BusClosedError(verb)
 
     def _in_flight(self) -> list[asyncio.Future[Any]]:
+        """Deliveries that run or wait for a slot, and publishes that are still storing.
+
+        Keeps: CAP-12, CAP-25, CAP-27, CAP-36.
+        """
         emptied = self._intake.emptied()
-        return super()._in_flight() + ([] if emptied is None else [emptied])
+        queued = self._dispatcher.backlog_ends()
+        return super()._in_flight() + queued + ([] if emptied is None else [emptied])
+
+    def _waiting(self) -> list[asyncio.Future[Any]]:
+        """Keeps: CAP-36."""
+        return [*self._slots.waiting]
 
     def _name_overdue(self) -> list[tuple[str, str]]:
         storing = [(event_id, PUBLISHING) for event_id in self._intake.storing()]
         return super()._name_overdue() + self._dispatcher.backlog() + storing
 
     def _cancel_overdue(self, late: set[asyncio.Future[Any]]) -> set[asyncio.Future[Any]]:
-        self._dispatcher.drop_backlog()
+        """Keeps: CAP-13, CAP-32."""
+        self._dispatcher.stop()
         return super()._cancel_overdue(late)
 
     def _running_listeners(self) -> list[asyncio.Task[Any]]:

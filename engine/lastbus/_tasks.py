@@ -23,15 +23,19 @@ def spawn(
 ) -> asyncio.Task[Any]:
     """Run `coro` as a task that `owner` holds under `label`; `on_done` must let go of it with `release`.
 
-    If the loop refuses to make a task, the coroutine is closed, nothing is held, and the loop's error is raised.
+    If the loop makes no task (its factory raised, or returned something else), the coroutine is closed, nothing is
+    held, and an error is raised.
 
     Keeps: MEM-05.
     """
     try:
-        task = asyncio.get_running_loop().create_task(coro, name=name)
+        made: object = asyncio.get_running_loop().create_task(coro, name=name)
     except BaseException:
         coro.close()
         raise
-    owner[task] = label
-    task.add_done_callback(on_done)
-    return task
+    if not isinstance(made, asyncio.Task):
+        coro.close()
+        raise TypeError(f"the loop's task factory returned {made!r:.80}, which is no task")
+    owner[made] = label
+    made.add_done_callback(on_done)
+    return made

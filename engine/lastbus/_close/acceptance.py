@@ -20,7 +20,7 @@ class Acceptance(CloseState):
         effect, outside a loop (`no-running-loop`), while the bus works or closes on another loop
         (`cross-loop-close`), and when no teardown could be started (`teardown-spawn-failed`).
 
-        Keeps: CAP-11, CAP-14, CAP-16.
+        Keeps: CAP-11, CAP-14, CAP-16, CAP-34.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -53,8 +53,13 @@ class Acceptance(CloseState):
         return field
 
     def _refuse_other_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        for task in self._in_flight():
-            if task.get_loop() is not loop:
+        """Refuse while anything runs or waits on another loop; who waits on a loop that is gone is past helping.
+
+        Keeps: CAP-36.
+        """
+        waiting = [each for each in self._waiting() if not each.get_loop().is_closed()]
+        for future in (*self._in_flight(), *waiting):
+            if future.get_loop() is not loop:
                 raise CloseError("cross-loop-close", _ELSEWHERE)
 
     def _spawn_teardown(self, loop: asyncio.AbstractEventLoop, future: Future[None]) -> Task[None] | None:

@@ -25,7 +25,7 @@ class Completion(Adoption):
         at its own deadline while the close goes on. A close that failed raises `CloseError`; calling again retries.
         Inside a handler the call is refused (`self-close`): call `request_close()` there and return.
 
-        Keeps: CAP-12, CAP-14, CAP-15, CAP-16, CAP-17.
+        Keeps: CAP-12, CAP-14, CAP-15, CAP-16, CAP-17, CAP-31.
         """
         limit = check_optional_seconds("timeout", timeout)
         Completion._refuse_from_inside(self)

@@ -83,6 +83,10 @@ class CloseState:
         """Everything that the drain has to wait for, now."""
         return [task for task in self._pending_tasks if not task.done()]
 
+    def _waiting(self) -> list[Future[Any]]:
+        """Whoever waits on the bus without being drained: a close fails them, on the loop on which they wait."""
+        return []
+
     def _running_listeners(self) -> list[Task[Any]]:
         """The tasks that serve the bus itself; they are cancelled once the drain is over."""
         return [task for task in self._listeners if not task.done()]

@@ -54,7 +54,7 @@ class Teardown(Completion):
     async def _drain(self) -> set[Future[Any]]:
         """Wait for what is in flight, in bounds; name what is overdue; return what was cancelled for it.
 
-        Keeps: CAP-12, CAP-13.
+        Keeps: CAP-12, CAP-13, CAP-14, CAP-33, CAP-35.
         """
         self._outstanding_step = "running handlers"
         loop = asyncio.get_running_loop()

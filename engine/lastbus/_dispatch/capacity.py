@@ -1,7 +1,8 @@
 """Capacity: a bound on the handlers that run at once, and who waits for a free slot.
 
-A slot that becomes free is handed to the publisher that has waited longest, before anybody new can take it. A wait
-that is cancelled or refused gives back what it was handed, so the count is exact at any time.
+A slot that becomes free is offered to the heir first (the deliveries that are admitted already), then handed to the
+publisher that has waited longest, before anybody new can take it. A wait that is cancelled or refused gives back what
+it was handed, on the same path, so the count is exact at any time.
 """
 
 from __future__ import annotations
@@ -18,12 +19,14 @@ class Slots:
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self.taken = 0
+        self.heir: Callable[[], bool] = nobody
+        """Asked first when a slot becomes free: True if it uses the slot, which then stays taken."""
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     @property
-    def waiting(self) -> int:
-        """How many publishers wait for a slot."""
-        return len(self._waiting)
+    def waiting(self) -> list[asyncio.Future[None]]:
+        """A future for each publisher that waits for a slot, the longest wait first."""
+        return list(self._waiting)
 
     def try_take(self) -> bool:
         """Take a slot if one is free and nobody waits for it.
@@ -56,11 +59,11 @@ class Slots:
             raise
 
     def give_back(self) -> None:
-        """Hand the slot to whoever waits longest, or free it.
+        """Hand the slot to the heir, else to whoever waits longest, else free it.
 
-        Keeps: CAP-08.
+        Keeps: CAP-08, CAP-09.
         """
-        if self.limit is None:
+        if self.limit is None or self.heir():
             return
         while self._waiting:
             place = self._waiting.popleft()
@@ -77,6 +80,11 @@ class Slots:
         waiting, self._waiting = self._waiting, deque()
         for place in waiting:
             fail(place, error())
+
+
+def nobody() -> bool:
+    """No heir."""
+    return False
 
 
 def fail(future: asyncio.Future[Any], error: BaseException) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 from collections import deque
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -18,6 +19,8 @@ from lastbus._dispatch.delivery import Delivery
 from lastbus._dispatch.registry import Registration
 from lastbus._model.event import Event
 from lastbus._tasks import spawn
+
+logger = logging.getLogger("lastbus.dispatch")
 
 Label = tuple[str, str]
 Enter = Callable[[], object]
@@ -30,7 +33,17 @@ class Queued(NamedTuple):
     event: Event
     registration: Registration
     deduplicate: bool
-    ended: asyncio.Future[None]
+    ended: asyncio.Future[Any]
+
+    @property
+    def label(self) -> Label:
+        """(event id, handler id)."""
+        return self.event.event_id, self.registration.handler_id
+
+    def end(self, _: object = None) -> None:
+        """It has ended, or will never start."""
+        if not self.ended.done():
+            self.ended.set_result(None)
 
 
 class Dispatcher:
@@ -41,84 +54,115 @@ class Dispatcher:
     ) -> None:
         self._pending = pending
         self._slots = slots
+        self._slots.heir = self._start_next
         self._deliver = delivery.deliver
         self._enter = enter
         self._backlog: deque[Queued] = deque()
+        self._stopped = False
 
     def dispatch(
         self, event: Event, handlers: tuple[Registration, ...], deduplicate: bool, holds_slot: bool
     ) -> list[asyncio.Future[Any]]:
-        """Start (or queue) one delivery for each handler; return a future of each one's end.
+        """Start (or queue, in order) one delivery for each handler; return a future of each one's end.
 
-        `holds_slot` says that the caller has taken the slot for the first of them.
+        `holds_slot` says that the caller has taken the slot for the first of them. It never raises: a delivery that
+        cannot be started is named in the log, and the others go on.
 
-        Keeps: CAP-01, CAP-06, MEM-03, MEM-05.
+        Keeps: CAP-01, CAP-06, CAP-25, CAP-29, CAP-32, MEM-03, MEM-05.
         """
+        if self._stopped:
+            self._refuse(event, handlers, holds_slot)
+            return []
         ends: list[asyncio.Future[Any]] = []
         for registration in handlers:
-            if holds_slot or self._slots.try_take():
-                holds_slot = False
-                ends.append(self._start(event, registration, deduplicate))
-            else:
+            if not (holds_slot or self._slots.try_take()):
                 ends.append(self._queue(event, registration, deduplicate))
+                continue
+            holds_slot = False
+            task = self._start(event, registration, deduplicate)
+            if task is None:
+                self._slots.give_back()
+            else:
+                ends.append(task)
         return ends
-
-    def free_slot(self) -> None:
-        """Use a slot that has become free: for the backlog, else for whoever waits, else for nobody.
-
-        Keeps: CAP-08.
-        """
-        if self._backlog:
-            queued = self._backlog.popleft()
-            queued.context.run(self._start_queued, queued)
-        else:
-            self._slots.give_back()
 
     def backlog(self) -> list[Label]:
         """(event id, handler id) of every delivery that waits for a slot."""
-        return [(queued.event.event_id, queued.registration.handler_id) for queued in self._backlog]
+        return [queued.label for queued in self._backlog]
 
-    def drop_backlog(self) -> None:
-        """Forget the deliveries that wait; they never started."""
+    def backlog_ends(self) -> list[asyncio.Future[Any]]:
+        """A future of the end of every delivery that waits for a slot."""
+        return [queued.ended for queued in self._backlog]
+
+    def stop(self) -> None:
+        """From now on no delivery starts: those that wait are forgotten, further ones are named and refused.
+
+        Keeps: CAP-32.
+        """
+        self._stopped = True
         dropped, self._backlog = self._backlog, deque()
         for queued in dropped:
-            queued.ended.cancel()
+            queued.end()
 
-    def _queue(self, event: Event, registration: Registration, deduplicate: bool) -> asyncio.Future[None]:
-        ended: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    def _refuse(self, event: Event, handlers: tuple[Registration, ...], holds_slot: bool) -> None:
+        for each in handlers:
+            logger.warning("event %s was not handed to handler %s: the bus is closed", event.event_id, each.handler_id)
+        if holds_slot:
+            self._slots.give_back()
+
+    def _queue(self, event: Event, registration: Registration, deduplicate: bool) -> asyncio.Future[Any]:
+        ended: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
         self._backlog.append(Queued(contextvars.copy_context(), event, registration, deduplicate, ended))
         return ended
 
-    def _start_queued(self, queued: Queued) -> None:
-        def end(_: asyncio.Task[Any]) -> None:
-            if not queued.ended.done():
-                queued.ended.set_result(None)
+    def _start_next(self) -> bool:
+        """Use a slot that has become free for the delivery that waits longest; False if none could be started.
 
-        self._start(queued.event, queued.registration, queued.deduplicate).add_done_callback(end)
+        Keeps: CAP-08, CAP-25, CAP-29.
+        """
+        while self._backlog:
+            queued = self._backlog.popleft()
+            task = queued.context.run(self._start, queued.event, queued.registration, queued.deduplicate)
+            if task is not None:
+                task.add_done_callback(queued.end)
+                return True
+            queued.end()
+        return False
 
-    def _start(self, event: Event, registration: Registration, deduplicate: bool) -> asyncio.Task[Any]:
+    def _start(self, event: Event, registration: Registration, deduplicate: bool) -> asyncio.Task[Any] | None:
+        """The delivery's task; None, and one ERROR that names the delivery, if the loop makes none.
+
+        Keeps: CAP-29, MEM-05.
+        """
+        label = (event.event_id, registration.handler_id)
         try:
             return spawn(
-                self._run(event, registration, deduplicate),
+                self._run(event, registration, deduplicate, label),
                 name=registration.task_name,
                 owner=self._pending,
-                label=(event.event_id, registration.handler_id),
+                label=label,
                 on_done=self._on_done,
             )
-        except BaseException:
-            self.free_slot()
+        except (KeyboardInterrupt, SystemExit):
             raise
+        except BaseException:  # The loop's task factory is foreign code; the event is stored, its other handlers go on.
+            logger.exception("event %s was not handed to handler %s: the loop made no task for it", *label)
+            return None
 
-    async def _run(self, event: Event, registration: Registration, deduplicate: bool) -> None:
+    async def _run(self, event: Event, registration: Registration, deduplicate: bool, label: Label) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._pending[task] = label  # An eager task is here before `spawn` knows of it.
         self._enter()
         await self._deliver(event, registration, deduplicate)
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:
-        """Let go of a delivery that ended, however it ended.
+        """Let go of a delivery that ended, however it ended; handlers' errors are logged by then.
 
-        Keeps: CAP-03, CAP-08, MEM-05.
+        Keeps: CAP-03, CAP-04, CAP-08, MEM-05.
         """
-        self._pending.pop(task, None)
-        self.free_slot()
-        if not task.cancelled():
-            task.exception()
+        label = self._pending.pop(task, ("?", "?"))
+        self._slots.give_back()
+        error = None if task.cancelled() else task.exception()
+        if error is not None:
+            logger.error("event %s in handler %s: the delivery itself broke", *label, exc_info=error)

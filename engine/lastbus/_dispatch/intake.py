@@ -26,14 +26,13 @@ class Intake:
         slots: Slots,
         refuse_closed: Callable[[str], None],
         is_inside_dispatch: Callable[[], bool],
-        free_slot: Callable[[], None],
     ) -> None:
         self._registry = registry
         self._slots = slots
         self._refuse_closed = refuse_closed
         self._is_inside_dispatch = is_inside_dispatch
-        self._free_slot = free_slot
         self._storing: Counter[str] = Counter()
+        self._loop: asyncio.AbstractEventLoop | None = None
         self._emptied: asyncio.Future[None] | None = None
 
     async def admit(self, event: Event) -> tuple[Handlers, bool]:
@@ -42,7 +41,7 @@ class Intake:
         An event without handlers needs no slot, and inside a handler there is no waiting. `BusClosedError` if the bus
         is closed before the slot is there.
 
-        Keeps: CAP-07, CAP-10, CAP-11.
+        Keeps: CAP-07, CAP-10, CAP-11, CAP-26.
         """
         self._refuse_closed("publish")
         handlers = self._registry.matching(event)
@@ -56,20 +55,27 @@ class Intake:
         return self._readmit(event)
 
     def _readmit(self, event: Event) -> tuple[Handlers, bool]:
-        """Look again after the wait: the bus may have closed, handlers may have come and gone."""
+        """Look again after the wait: the bus may have closed, handlers may have come and gone.
+
+        Keeps: CAP-10.
+        """
         try:
             self._refuse_closed("publish")
         except BaseException:
-            self._free_slot()
+            self._slots.give_back()
             raise
         handlers = self._registry.matching(event)
         if not handlers:
-            self._free_slot()
+            self._slots.give_back()
         return handlers, bool(handlers)
 
     def enter(self, event_id: str) -> None:
-        """The event is being stored."""
+        """The event is being stored, on the running loop.
+
+        Keeps: CAP-27, CAP-36.
+        """
         self._storing[event_id] += 1
+        self._loop = asyncio.get_running_loop()
 
     def leave(self, event_id: str) -> None:
         """The event is stored, or will not be."""
@@ -86,9 +92,13 @@ class Intake:
         return list(self._storing)
 
     def emptied(self) -> asyncio.Future[None] | None:
-        """A future of the moment when nothing is being stored; None if nothing is."""
+        """A future, of the loop that stores, of the moment when nothing is being stored; None if nothing is.
+
+        Keeps: CAP-27, CAP-36.
+        """
         if not self._storing:
             return None
         if self._emptied is None or self._emptied.done():
-            self._emptied = asyncio.get_running_loop().create_future()
+            assert self._loop is not None
+            self._emptied = self._loop.create_future()
         return self._emptied

@@ -6,12 +6,12 @@ import heapq
 from collections import OrderedDict
 from typing import NamedTuple
 
+from lastbus._backends.memory.lifetime import lifetime
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._model.event import Event
 from lastbus._model.names import check_name, check_optional_name
 from lastbus._model.numbers import check_bound, check_count
 from lastbus._ports.storage import EventStorage
-from lastbus._settings import EVENT_TTL
 
 
 class _Stored(NamedTuple):
@@ -26,7 +26,11 @@ class MemoryEventStorage(EventStorage):
     """Keeps events for `ttl` seconds (None: `PLAITA_EVENT_TTL_SECONDS`, 7 days) after they were stored."""
 
     def __init__(self, ttl: float | None = None, clock: Clock | None = None) -> None:
-        self._ttl = EVENT_TTL.read() if ttl is None else ttl
+        """`ValueError` for a `ttl` that is no finite number of more than 0.
+
+        Keeps: MEM-10.
+        """
+        self._ttl = lifetime(ttl)
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._events: OrderedDict[str, _Stored] = OrderedDict()
 

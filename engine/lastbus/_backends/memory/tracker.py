@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections import OrderedDict
 from typing import NamedTuple
 
+from lastbus._backends.memory.lifetime import lifetime
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._model.names import check_name
 from lastbus._model.numbers import check_seconds
 from lastbus._ports.tracker import Attempt, EventProcessingTracker
-from lastbus._settings import EVENT_TTL
 
 
 class _Record:
@@ -35,7 +35,7 @@ class InMemoryProcessingTracker(EventProcessingTracker):
     """Keeps what it knows of an event for `ttl` seconds after the last news of it (None: as long as events live)."""
 
     def __init__(self, ttl: float | None = None, clock: Clock | None = None) -> None:
-        self._ttl = EVENT_TTL.read() if ttl is None else ttl
+        self._ttl = lifetime(ttl)
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._records: OrderedDict[str, _Record] = OrderedDict()
 
@@ -89,13 +89,26 @@ class InMemoryProcessingTracker(EventProcessingTracker):
         """The event's lines, oldest first."""
         record = self._records.get(check_name("event_id", event_id))
         lines = [] if record is None else record.attempts
-        return [Attempt(event_id=event_id, **line._asdict()) for line in lines]
+        return [
+            Attempt(
+                event_id=event_id,
+                handler_id=line.handler_id,
+                status=line.status,
+                error=line.error,
+                timestamp=line.timestamp,
+            )
+            for line in lines
+        ]
 
     async def cleanup_old_records(self, max_age_seconds: float = 86400) -> int:
         """Forget events without news for more than `max_age_seconds`."""
         return self._forget_until(self._clock.time() - check_seconds("max_age_seconds", max_age_seconds))
 
     def _touch(self, event_id: str) -> _Record:
+        """The event's record, with news of now; a new one first makes room of those whose time is over.
+
+        Keeps: MEM-11.
+        """
         now = self._clock.time()
         record = self._records.get(event_id)
         if record is None:
