@@ -291,6 +291,16 @@ def test_arguments_after_the_verb_are_passed_through(
     ]
 
 
+@pytest.mark.parametrize(("cores", "abreast", "workers"), [(1, 1, 0), (2, 2, 0), (4, 4, 0), (8, 4, 2), (16, 4, 4)])
+def test_the_interpreters_share_the_cores(cores: int, abreast: int, workers: int) -> None:
+    arguments = ["run-parallel", "--parallel", str(abreast), "--parallel-no-spinner"]
+    assert gate.plan([], 4, cores) == (arguments, workers)
+
+
+def test_with_arguments_one_interpreter_at_a_time_takes_all_cores() -> None:
+    assert gate.plan(["-e", "lint"], 4, 8) == (["run", "-e", "lint"], 8)
+
+
 def test_a_tox_that_tested_nothing_is_not_a_success(
     monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], tmp_path: Path
 ) -> None:

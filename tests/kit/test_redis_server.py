@@ -108,24 +108,39 @@ def test_a_username_needs_a_password() -> None:
         RedisServer(username="alice")
 
 
-def test_a_tls_server_is_verified_by_its_own_authority(binary: Path) -> None:
-    pytest.importorskip("trustme", reason="pip install trustme")
-    with RedisServer(tls=True, password="s3cret", binary=binary) as server:
-        assert server.url.startswith("rediss://")
-        assert ask(server.url, "ECHO", "x" * 200_000) == "x" * 200_000
-        with pytest.raises(redis.ConnectionError):
-            ask(server.url.partition("?")[0], "PING")
+@pytest.fixture
+def tls_server(binary: Path) -> Iterator[RedisServer]:
+    try:
+        own = RedisServer(tls=True, password="s3cret", binary=binary)
+    except ServerUnavailable as absence:
+        missing(absence)
+    with own:
+        yield own
 
 
-def test_a_tls_client_sees_a_killed_server_as_a_lost_connection(binary: Path) -> None:
-    pytest.importorskip("trustme", reason="pip install trustme")
-    with RedisServer(tls=True, binary=binary) as server, redis.Redis.from_url(server.url) as client:
+def test_a_tls_server_is_verified_by_its_own_authority(tls_server: RedisServer) -> None:
+    assert tls_server.url.startswith("rediss://")
+    assert ask(tls_server.url, "ECHO", "x" * 200_000) == "x" * 200_000
+    with pytest.raises(redis.ConnectionError):
+        ask(tls_server.url.partition("?")[0], "PING")
+
+
+def test_a_tls_client_sees_a_killed_server_as_a_lost_connection(tls_server: RedisServer) -> None:
+    with redis.Redis.from_url(tls_server.url) as client:
         client.ping()
-        server.kill()
+        tls_server.kill()
         with pytest.raises(redis.ConnectionError):
             client.execute_command("PING")
-        server.start()
+        tls_server.start()
         assert client.ping()
+
+
+def test_tls_without_the_package_for_certificates_says_what_to_install(
+    binary: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ServerUnavailable, match="pip install trustme"):
+        RedisServer(tls=True, binary=binary)
 
 
 def test_nothing_is_left_after_closing(binary: Path) -> None:

@@ -56,6 +56,8 @@ class RedisServer(OwnedServer):
     ) -> None:
         if username and not password:
             raise ValueError("username without password: give both, or only the password")
+        if tls and importlib.util.find_spec("trustme") is None:
+            raise ServerUnavailable("certificate for a TLS server", "pip install trustme (part of lastbus[dev])")
         self._binary = binary or find_redis()
         self._persist = persist
         self._username = username
@@ -94,7 +96,7 @@ class RedisServer(OwnedServer):
         """
         super().start()
         if self._tls and self._door is None:
-            self._door = self._open_door()
+            self._door = TlsDoor(self.port, self.scratch)
 
     def close(self) -> None:
         """Stop the server and remove its files. Harmless when repeated."""
@@ -115,12 +117,6 @@ class RedisServer(OwnedServer):
         if not self._password:
             return ""
         return f"{quote(self._username, safe='')}:{quote(self._password, safe='')}@"
-
-    def _open_door(self) -> TlsDoor:
-        try:
-            return TlsDoor(self.port, self.scratch)
-        except ImportError as error:
-            raise ServerUnavailable("TLS for the test server", "pip install trustme (part of lastbus[dev])") from error
 
     def _order(self, port: int) -> Order:
         config = self.scratch / "redis.conf"

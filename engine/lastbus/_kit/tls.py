@@ -21,7 +21,7 @@ class TlsDoor:
 
     It is open when the constructor returns. While nothing listens on the target, the door closes each
     connection after the handshake. It lives in a thread with a loop of its own, so that tests with and
-    without a loop can use it. Needs ``trustme``: ``ImportError`` otherwise.
+    without a loop can use it..
     """
 
     def __init__(self, target_port: int, scratch: Path) -> None:
