@@ -1,1 +1,1 @@
-
+"""The Redis back end: events, subscriptions and marks in one server, announced over its pub/sub."""

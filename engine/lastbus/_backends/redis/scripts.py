@@ -1,0 +1,271 @@
+"""Scripts: what must happen in one step at the server, in Lua that every server and fakeredis understand.
+
+Each script is called by its digest, and sent whole only to a server that does not know it yet. Only `cjson` is used of
+the optional libraries, and only to read: writing JSON in Lua would turn an empty list into an empty object.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+
+class Script:
+    """One Lua program and the digest by which a server knows it."""
+
+    __slots__ = ("digest", "text")
+
+    def __init__(self, text: str) -> None:
+        self.text: Final = text
+        self.digest: Final = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+
+
+_OUTLIVE = """
+local function outlive(key, milliseconds)
+  if redis.call('PTTL', key) < tonumber(milliseconds) then
+    redis.call('PEXPIRE', key, milliseconds)
+  end
+end
+"""
+"""An index must not lapse before its youngest member: its TTL is only ever extended."""
+
+_READ = """
+local function read(row)
+  local ok, fields = pcall(cjson.decode, row or '')
+  if ok and type(fields) == 'table' then return fields end
+  return {}
+end
+"""
+"""The fields of a stored row; none if there is no row, or if Lua cannot read it (readers check what they find)."""
+
+STORE_EVENT: Final = Script(
+    _READ
+    + _OUTLIVE
+    + """
+local row, index = KEYS[1], KEYS[2]
+local text, id, score, ttl, types, channel, extra = unpack(ARGV)
+local old_type = read(redis.call('GET', row)).event_type
+if type(old_type) == 'string' and types .. old_type ~= index then
+  redis.call('ZREM', types .. old_type, id)
+end
+redis.call('SET', row, text, 'PX', ttl)
+redis.call('ZADD', index, score, id)
+outlive(index, ttl)
+if channel ~= '' then
+  redis.call('PUBLISH', channel, string.sub(text, 1, -2) .. extra)
+end
+return 1
+"""
+)
+
+DELETE_EVENT: Final = Script(
+    _READ
+    + """
+local row, id, types = KEYS[1], ARGV[1], ARGV[2]
+local event_type = read(redis.call('GET', row)).event_type
+if type(event_type) == 'string' then
+  redis.call('ZREM', types .. event_type, id)
+end
+return redis.call('DEL', row)
+"""
+)
+
+PRUNE_EVENTS: Final = Script(
+    """
+local index, rows = KEYS[1], ARGV[1]
+local gone = {}
+for i = 2, #ARGV do
+  if redis.call('EXISTS', rows .. ARGV[i]) == 0 then
+    local score = redis.call('ZSCORE', index, ARGV[i])
+    if score then
+      redis.call('ZREM', index, ARGV[i])
+      gone[#gone + 1] = ARGV[i]
+      gone[#gone + 1] = score
+    end
+  end
+end
+return gone
+"""
+)
+
+_UNINDEX = (
+    _READ
+    + """
+local function unindex(row, id, correlations, types, flows, nodes)
+  local old = read(redis.call('GET', row))
+  local entries = {
+    {correlations, old.correlation_id}, {types, old.event_type}, {flows, old.flow_id}, {nodes, old.node_id}
+  }
+  for _, entry in ipairs(entries) do
+    if type(entry[2]) == 'string' then
+      redis.call('SREM', entry[1] .. entry[2], id)
+    end
+  end
+end
+"""
+)
+
+STORE_SUBSCRIPTION: Final = Script(
+    _UNINDEX
+    + _OUTLIVE
+    + """
+local row, processed = KEYS[1], KEYS[2]
+local text, id, ttl, correlations, types, flows, nodes = unpack(ARGV)
+unindex(row, id, correlations, types, flows, nodes)
+redis.call('DEL', processed)
+redis.call('SET', row, text, 'PX', ttl)
+for i = 3, #KEYS do
+  redis.call('SADD', KEYS[i], id)
+  outlive(KEYS[i], ttl)
+end
+return 1
+"""
+)
+
+DELETE_SUBSCRIPTION: Final = Script(
+    _UNINDEX
+    + """
+local row, processed = KEYS[1], KEYS[2]
+local id, correlations, types, flows, nodes = unpack(ARGV)
+unindex(row, id, correlations, types, flows, nodes)
+redis.call('DEL', processed)
+return redis.call('DEL', row)
+"""
+)
+
+MARK_SUBSCRIPTION: Final = Script(
+    _READ
+    + """
+local row, processed = KEYS[1], KEYS[2]
+local event_id, mark = ARGV[1], ARGV[2]
+local text = redis.call('GET', row)
+if not text then return 0 end
+local old = read(text).processed_events
+if type(old) == 'table' then
+  for _, known in ipairs(old) do
+    if known == event_id then return 0 end
+  end
+end
+if redis.call('HSETNX', processed, event_id, mark) == 0 then
+  return redis.call('HGET', processed, event_id) == mark and 1 or 0
+end
+local ttl = redis.call('PTTL', row)
+if ttl > 0 then redis.call('PEXPIRE', processed, ttl) end
+return 1
+"""
+)
+
+PRUNE_SUBSCRIPTIONS: Final = Script(
+    """
+local index, rows = KEYS[1], ARGV[1]
+local gone = {}
+for i = 2, #ARGV do
+  if redis.call('EXISTS', rows .. ARGV[i]) == 0 and redis.call('SREM', index, ARGV[i]) == 1 then
+    gone[#gone + 1] = ARGV[i]
+  end
+end
+return gone
+"""
+)
+
+_CLAIM = """
+local function holder(claims, handler)
+  local claim = redis.call('HGET', claims, handler)
+  if not claim then return nil end
+  local lapses, call, owner = string.match(claim, '^(%S+) (%S+) (.*)$')
+  return owner, tonumber(lapses), call
+end
+"""
+"""A claim is stored as the time when it lapses, the call that took it, and its owner, with one space in between."""
+
+CLAIM: Final = Script(
+    _CLAIM
+    + _OUTLIVE
+    + """
+local marks, claims = KEYS[1], KEYS[2]
+local handler, owner, now, lapses, call, ttl = unpack(ARGV)
+if redis.call('HEXISTS', marks, handler) == 1 then return 0 end
+local other, stands, earlier = holder(claims, handler)
+if other and stands > tonumber(now) and earlier ~= call then return 0 end
+redis.call('HSET', claims, handler, lapses .. ' ' .. call .. ' ' .. owner)
+outlive(claims, ttl)
+return 1
+"""
+)
+
+RENEW: Final = Script(
+    _CLAIM
+    + _OUTLIVE
+    + """
+local claims = KEYS[1]
+local handler, owner, lapses, ttl = unpack(ARGV)
+local holds, _, call = holder(claims, handler)
+if holds ~= owner then return 0 end
+redis.call('HSET', claims, handler, lapses .. ' ' .. call .. ' ' .. owner)
+outlive(claims, ttl)
+return 1
+"""
+)
+
+RELEASE: Final = Script(
+    _CLAIM
+    + """
+local claims, handler, owner = KEYS[1], ARGV[1], ARGV[2]
+if holder(claims, handler) ~= owner then return 0 end
+return redis.call('HDEL', claims, handler)
+"""
+)
+
+MARK: Final = Script(
+    _CLAIM
+    + _OUTLIVE
+    + """
+local marks, claims = KEYS[1], KEYS[2]
+local handler, mark, ttl, owner = unpack(ARGV)
+local known = redis.call('HGET', marks, handler)
+if known then return known == mark and 1 or 0 end
+if owner then
+  local other = holder(claims, handler)
+  if other and other ~= owner then return 0 end
+end
+redis.call('HDEL', claims, handler)
+redis.call('HSET', marks, handler, mark)
+outlive(marks, ttl)
+return 1
+"""
+)
+
+RECORD: Final = Script(
+    _OUTLIVE
+    + """
+local attempts = KEYS[1]
+local line, lines_max, ttl = unpack(ARGV)
+redis.call('RPUSH', attempts, line)
+redis.call('LTRIM', attempts, -tonumber(lines_max), -1)
+outlive(attempts, ttl)
+return 1
+"""
+)
+
+FORGET: Final = Script(
+    """
+local marks, attempts, before = KEYS[1], KEYS[2], tonumber(ARGV[1])
+local function is_old(line)
+  local time = tonumber(string.match(line, '^(%S+) '))
+  return time ~= nil and time < before
+end
+local forgotten = 0
+local fields = redis.call('HGETALL', marks)
+for i = 1, #fields, 2 do
+  if is_old(fields[i + 1]) then forgotten = forgotten + redis.call('HDEL', marks, fields[i]) end
+end
+local line = redis.call('LINDEX', attempts, 0)
+while line and is_old(line) do
+  redis.call('LPOP', attempts)
+  forgotten = forgotten + 1
+  line = redis.call('LINDEX', attempts, 0)
+end
+return forgotten
+"""
+)
+"""Marks and attempts both begin with the time when they were written, and one space."""
