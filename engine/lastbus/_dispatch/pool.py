@@ -25,7 +25,11 @@ class HandlerPool:
         if self._executor is None:
             self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="lastbus handler")
         context = contextvars.copy_context()
-        return await asyncio.get_running_loop().run_in_executor(self._executor, context.run, _call, function, *args)
+        call = asyncio.get_running_loop().run_in_executor(self._executor, context.run, _outcome, function, *args)
+        result, error = await call
+        if error is not None:
+            raise error
+        return result
 
     def close(self) -> None:
         """Start no further call; a function that runs cannot be stopped and is left to finish."""
@@ -34,12 +38,14 @@ class HandlerPool:
             executor.shutdown(wait=False)
 
 
-def _call(function: Callable[..., Any], *args: Any) -> Any:
-    """Call `function`. What a future cannot carry becomes what a coroutine would make of it.
+def _outcome(function: Callable[..., Any], *args: Any) -> tuple[Any, BaseException | None]:
+    """What `function` returned, and what it raised: as values, because a future cannot carry every exception.
+
+    One that holds a StopIteration never ends, and one that holds a GeneratorExit closes whoever awaits it.
 
     Keeps: CORE-46.
     """
     try:
-        return function(*args)
-    except StopIteration as error:
-        raise RuntimeError(f"{function!r:.80} raised StopIteration") from error
+        return function(*args), None
+    except BaseException as error:
+        return None, error

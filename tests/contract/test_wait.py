@@ -1,0 +1,322 @@
+"""Waiting for an event: the first that matches, in time, and nothing is left behind."""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import threading
+from typing import Any
+
+import pytest
+
+from lastbus import BaseBus, BusClosedError, Event, EventError, EventTimeoutError
+from lastbus.memory import InMemoryEventBus
+from lastbus.testing import ManualClock, Recorder, everyone_blocked
+from tests._backends import Backend
+from tests.contract.waiting import settled, until
+
+Waiting = asyncio.Future[Event]
+
+
+async def begin(bus: BaseBus, *args: Any, **options: Any) -> Waiting:
+    """Start a wait, and return when the bus knows of it."""
+    before = len(bus._waiters)
+    waiting = asyncio.ensure_future(bus.wait_for_event(*args, **options))
+    await until(lambda: waiting.done() or len(bus._waiters) > before)
+    return waiting
+
+
+@pytest.mark.guarantee("CORE-27")
+async def test_the_event_that_was_waited_for_is_returned(bus: BaseBus) -> None:
+    waiting = await begin(bus, "t")
+    event = Event("t", {"n": 1}, "c", "s")
+
+    await bus.publish(event)
+
+    assert await waiting == event
+
+
+@pytest.mark.guarantee("CORE-27")
+async def test_the_first_of_two_events_is_returned(bus: BaseBus) -> None:
+    waiting = await begin(bus, "t")
+
+    await bus.publish("t", n=1)
+    await bus.publish("t", n=2)
+
+    assert (await waiting).data == {"n": 1}
+
+
+@pytest.mark.guarantee("CORE-27")
+async def test_other_types_and_patterns_do_not_end_the_wait(bus: BaseBus) -> None:
+    waiting, pattern = await begin(bus, "t"), await begin(bus, "*")
+
+    for other in ("tt", "T", "u"):
+        await bus.publish(other)
+    await everyone_blocked()
+
+    assert not waiting.done()
+    assert not pattern.done()
+    await bus.publish("t")
+    await bus.publish("*")
+    assert [(await waiting).event_type, (await pattern).event_type] == ["t", "*"]
+
+
+@pytest.mark.guarantee("CORE-27")
+async def test_an_event_that_does_not_meet_the_condition_is_passed_over(bus: BaseBus) -> None:
+    waiting = await begin(bus, "t", condition=lambda event: event.data["n"] == 2)
+
+    await bus.publish("t", n=1)
+    await everyone_blocked()
+    assert not waiting.done()
+    await bus.publish("t", n=2)
+
+    assert (await waiting).data == {"n": 2}
+
+
+@pytest.mark.guarantee("CORE-27")
+async def test_everybody_who_waits_gets_the_event(bus: BaseBus, recorder: Recorder) -> None:
+    await bus.register_handler("t", recorder)
+    waiting = [await begin(bus, "t") for _ in range(3)]
+
+    event_id = await bus.publish("t")
+
+    assert {event.event_id for event in await asyncio.gather(*waiting)} == {event_id}
+    await recorder.has_heard()
+
+
+@pytest.mark.guarantee("CORE-27")
+async def test_what_was_published_before_is_not_seen(bus: BaseBus) -> None:
+    await bus.publish("t", n=1)
+    waiting = await begin(bus, "t")
+    await everyone_blocked()
+    assert not waiting.done()
+
+    await bus.publish("t", n=2)
+
+    assert (await waiting).data == {"n": 2}
+
+
+@pytest.mark.guarantee("CORE-27")
+@pytest.mark.parametrize("error", [ValueError("mine"), StopIteration(), asyncio.CancelledError(), GeneratorExit()])
+async def test_an_error_of_a_condition_goes_to_its_own_waiter_alone(
+    bus: BaseBus, recorder: Recorder, error: BaseException
+) -> None:
+    def broken(event: Event) -> bool:
+        raise error
+
+    await bus.register_handler("t", recorder)
+    waiting, other = await begin(bus, "t", condition=broken), await begin(bus, "t")
+
+    event_id = await bus.publish("t")
+
+    (outcome,) = await asyncio.gather(waiting, return_exceptions=True)
+    expected = RuntimeError if isinstance(error, StopIteration) else type(error)
+    assert type(outcome) is expected
+    assert (await other).event_id == event_id
+    assert len(await recorder.has_heard()) == 1
+    assert len(bus._waiters) == 0
+
+
+@pytest.mark.guarantee("CORE-27")
+async def test_a_waiter_may_wait_again_at_once(bus: BaseBus) -> None:
+    seen = []
+
+    async def follow() -> None:
+        for _ in range(3):
+            seen.append((await bus.wait_for_event("t")).data["n"])
+
+    following = asyncio.ensure_future(follow())
+    for n in range(3):
+        await until(lambda: len(bus._waiters) == 1)
+        await bus.publish("t", n=n)
+        await until(lambda n=n: len(seen) > n)  # type: ignore[misc]
+
+    await following
+    assert seen == [0, 1, 2]
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_a_wait_ends_at_its_deadline_with_a_named_error(backend: Backend) -> None:
+    clock = ManualClock()
+    bus = backend.make_bus(clock=clock)
+    waiting = await begin(bus, "t", timeout=5)
+
+    clock.advance(4.9)
+    await everyone_blocked()
+    assert not waiting.done()
+    clock.advance(0.2)
+    with pytest.raises(EventTimeoutError, match=r"'t'.*5 s") as caught:
+        await waiting
+
+    assert isinstance(caught.value, TimeoutError)
+    assert isinstance(caught.value, EventError)
+    assert (caught.value.event_type, caught.value.timeout) == ("t", 5)
+    assert len(bus._waiters) == 0
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_a_condition_that_is_never_met_does_not_move_the_deadline(backend: Backend) -> None:
+    clock = ManualClock()
+    bus = backend.make_bus(clock=clock)
+    waiting = await begin(bus, "t", timeout=5, condition=lambda event: False)
+
+    clock.advance(4)
+    await bus.publish("t")
+    clock.advance(1)
+
+    with pytest.raises(EventTimeoutError):
+        await waiting
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_a_wait_without_a_deadline_waits_for_ever(backend: Backend) -> None:
+    clock = ManualClock()
+    bus = backend.make_bus(clock=clock)
+    waiting = await begin(bus, "t")
+
+    clock.advance(10**9)
+    await everyone_blocked()
+    assert not waiting.done()
+
+    await bus.publish("t")
+    assert (await waiting).event_type == "t"
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_a_wait_of_no_time_fails_at_once(bus: BaseBus) -> None:
+    with pytest.raises(EventTimeoutError):
+        await bus.wait_for_event("t", timeout=0)
+    assert len(bus._waiters) == 0
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_a_wait_of_no_time_still_gets_what_is_delivered_in_the_same_turn() -> None:
+    async with InMemoryEventBus() as bus:
+        waiting = asyncio.ensure_future(bus.wait_for_event("t", timeout=0))
+        event_id = await asyncio.ensure_future(bus.publish("t"))
+
+        assert (await waiting).event_id == event_id
+
+
+@pytest.mark.guarantee("CORE-28")
+@pytest.mark.parametrize("bad", [-1, math.nan, math.inf, "5", True, 10**400], ids=range(6))
+async def test_a_deadline_that_is_no_duration_is_refused(bus: BaseBus, bad: Any) -> None:
+    with pytest.raises(ValueError, match="timeout"):
+        await bus.wait_for_event("t", timeout=bad)
+    assert len(bus._waiters) == 0
+
+
+@pytest.mark.guarantee("CORE-28")
+@pytest.mark.parametrize(
+    ("arguments", "error", "name"),
+    [
+        ({"event_type": ""}, ValueError, "event_type"),
+        ({"event_type": None}, ValueError, "event_type"),
+        ({"event_type": "t", "condition": "yes"}, TypeError, "condition"),
+    ],
+    ids=range(3),
+)
+async def test_a_wait_that_cannot_work_is_refused_by_the_name_of_its_argument(
+    bus: BaseBus, arguments: dict[str, Any], error: type[Exception], name: str
+) -> None:
+    with pytest.raises(error, match=name):
+        await bus.wait_for_event(**arguments)
+    assert len(bus._waiters) == 0
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_a_cancelled_wait_leaves_nothing_behind(backend: Backend) -> None:
+    clock = ManualClock()
+    bus = backend.make_bus(clock=clock)
+    waiting = await begin(bus, "t", timeout=5)
+
+    waiting.cancel()
+    await asyncio.gather(waiting, return_exceptions=True)
+
+    assert waiting.cancelled()
+    assert len(bus._waiters) == 0
+    assert clock.pending == 0
+    await bus.publish("t")
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_a_wait_that_was_answered_leaves_nothing_behind(backend: Backend) -> None:
+    clock = ManualClock()
+    bus = backend.make_bus(clock=clock)
+    waiting = await begin(bus, "t", timeout=5)
+
+    await bus.publish("t")
+    await waiting
+
+    assert len(bus._waiters) == 0
+    assert bus._waiters._by_type == {}
+    assert clock.pending == 0
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_an_event_in_the_turn_of_the_deadline_is_one_outcome_and_no_error(clock: ManualClock) -> None:
+    async with InMemoryEventBus(clock=clock) as bus:
+        late, early = await begin(bus, "t", timeout=5), await begin(bus, "u", timeout=5)
+        publishing = asyncio.ensure_future(bus.publish("u"))
+        await publishing
+
+        clock.advance(5)
+        await bus.publish("t")
+
+        with pytest.raises(EventTimeoutError):
+            await late
+        assert (await early).event_type == "u"
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_closing_the_bus_ends_every_wait(bus: BaseBus) -> None:
+    waiting = await begin(bus, "t")
+
+    await bus.close()
+
+    with pytest.raises(BusClosedError):
+        await waiting
+    with pytest.raises(BusClosedError):
+        await bus.wait_for_event("t")
+    assert len(bus._waiters) == 0
+
+
+@pytest.mark.guarantee("CORE-53")
+def test_a_waiter_is_woken_on_its_own_loop_by_a_publisher_on_another() -> None:
+    bus, known, outcome = InMemoryEventBus(), threading.Event(), list[Event]()
+
+    async def wait() -> None:
+        waiting = asyncio.ensure_future(bus.wait_for_event("t", timeout=1.5))
+        await everyone_blocked()
+        known.set()
+        outcome.append(await waiting)
+
+    waiter = threading.Thread(target=asyncio.run, args=(wait(),))
+    waiter.start()
+    assert known.wait(5)
+    event_id = asyncio.run(bus.publish("t"))
+    waiter.join(1)
+
+    assert [event.event_id for event in outcome] == [event_id]
+    waiter.join()
+
+
+@pytest.mark.guarantee("CORE-53")
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_a_waiter_whose_loop_is_gone_keeps_nobody_from_publishing() -> None:
+    bus, recorder = InMemoryEventBus(), Recorder()
+    gone = asyncio.new_event_loop()
+    waiting = gone.create_task(bus.wait_for_event("t"))
+    gone.run_until_complete(everyone_blocked())
+    gone.close()
+
+    async def publish() -> None:
+        await bus.register_handler("t", recorder)
+        await bus.publish("t")
+        await settled(bus)
+
+    asyncio.run(publish())
+
+    assert len(recorder.events) == 1
+    assert not waiting.done()
+    waiting.get_coro().close()
