@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import signal
 import sys
+import threading
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -93,6 +94,10 @@ def prove(
     report: Annotated[Path | None, typer.Option(help="Fill this folder with report.json and the evidence.")] = None,
     isolated: Isolated = False,
 ) -> None:
+    """The replay decides the exit code; after a clean one, so do the ledger and the frozen bodies.
+
+    Keeps: MUT-20, MUT-21.
+    """
     from lastbus.proof import frozen, ledger
     from lastbus.proof.config import Project
     from lastbus.proof.mutation import load_all, select
@@ -120,6 +125,9 @@ def ledger_all(
     context: typer.Context,
     as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
     check: Annotated[bool, typer.Option("--check", help="Fail if any guarantee is unpinned.")] = False,
+    write_counts: Annotated[
+        bool, typer.Option("--write-counts", help="Correct the numbers between count comments first.")
+    ] = False,
 ) -> None:
     if context.invoked_subcommand is not None:
         return
@@ -127,7 +135,11 @@ def ledger_all(
     from lastbus.proof.config import Project
     from lastbus.proof.report import ledger_line
 
-    book = ledger.read(Project.load())
+    project = Project.load()
+    if write_counts:
+        for page in ledger.write_counts(project):
+            _err().print(f"corrected the counts in {page}")
+    book = ledger.read(project)
     if as_json:
         typer.echo(json.dumps([row.to_json() for row in book.rows], indent=1))
     else:
@@ -239,6 +251,20 @@ def _progress(total: int) -> Iterator[Any]:
         yield tell
 
 
+@contextmanager
+def _signals_leave() -> Iterator[None]:
+    """Inside the block an interrupt or a termination ends the program by way of its cleanup."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    kept = {number: signal.signal(number, _leave) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in kept.items():
+            signal.signal(number, handler)
+
+
 def _leave(signum: int, _frame: object) -> None:
     # An exception instead of sudden death: the runner then ends its processes and removes its copies.
     raise SystemExit(128 + signum)
@@ -248,9 +274,9 @@ def main(argv: Sequence[str] | None = None) -> None:
     """Run the command line; errors of the proof become one line and an exit code."""
     from lastbus.proof.errors import ProofError
 
-    signal.signal(signal.SIGTERM, _leave)
     try:
-        app(args=None if argv is None else list(argv))
+        with _signals_leave():
+            app(args=None if argv is None else list(argv))
     except ProofError as error:
         _err().print(f"lastbus: {error}")
         sys.exit(error.exit_code)

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from lastbus.proof.config import Project
 from lastbus.proof.mutation import Mutation, load_all
 from lastbus.proof.replay import Outcome, replay
@@ -75,6 +77,9 @@ DOCS = """
 
 A shop at its limit is full.
 """
+
+HAS_SUBTESTS = int(pytest.__version__.split(".")[0]) >= 9
+"""Older versions of pytest have no `subtests` fixture of their own."""
 
 ADD = "tests/test_shop.py::test_add_gives_the_sum"
 FULL = "tests/test_shop.py::test_a_shop_at_its_limit_is_full"

@@ -180,6 +180,17 @@ def test_a_wrong_count_on_a_page_is_an_error(sample):
     assert ledger.read(sample.project).errors == ["README.md:1: count of guarantees is 2, not '7'"]
 
 
+@pytest.mark.guarantee("MUT-08")
+def test_counts_are_corrected_on_demand(sample):
+    sample.write("README.md", "<!-- count:guarantees -->7<!-- /count --> and <!-- count:mutations --><!-- /count -->")
+
+    assert ledger.write_counts(sample.project) == ["README.md"]
+    assert ledger.write_counts(sample.project) == []
+    assert sample.project.read("README.md") == (
+        "<!-- count:guarantees -->2<!-- /count --> and <!-- count:mutations -->0<!-- /count -->"
+    )
+
+
 def test_an_unknown_guarantee_is_refused(sample):
     with pytest.raises(UsageError, match="no document states NO-1"):
         ledger.read(sample.project).row("NO-1")
@@ -221,6 +232,15 @@ def test_enclosing_definitions_and_direct_callers_keep_for_a_change(old):
     edit = Edit("a.py", old, old + "#")
 
     assert ledger.kept_around([edit], {"a.py": LAYERS}) == {"MOD-01", "CLS-01", "OUT-01"}
+
+
+@pytest.mark.guarantee("MUT-21")
+def test_functions_that_use_a_constant_keep_for_it():
+    text = (
+        'LIMIT: int = 3\n\ndef f():\n    """Keeps: SUM-01."""\n    return LIMIT\n\ndef g():\n    """Keeps: SUM-02."""\n'
+    )
+
+    assert ledger.kept_around([Edit("a.py", "= 3", "= 4")], {"a.py": text}) == {"SUM-01"}
 
 
 @pytest.mark.guarantee("MUT-21")

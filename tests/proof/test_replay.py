@@ -10,7 +10,7 @@ import pytest
 
 from lastbus.proof.replay import Outcome
 from lastbus.proof.verdict import Verdict
-from tests.proof.sample import ADD, CODE, FULL, TESTS, UNMARKED, Sample, shop
+from tests.proof.sample import ADD, CODE, FULL, HAS_SUBTESTS, TESTS, UNMARKED, Sample, shop
 
 EXTRA = """
 
@@ -58,7 +58,6 @@ def test_parts(subtests):
         assert shop.add(1, 1) == 2
 """
 
-HAS_SUBTESTS = int(pytest.__version__.split(".")[0]) >= 9
 ONCE = "from pathlib import Path; seen = Path({mark!r}); new = not seen.exists(); seen.touch()\n    "
 
 
@@ -219,6 +218,7 @@ def test_without_fork_the_verdicts_are_the_same(sample):
     assert words == {"dies": "not-run", "hang": "hang", "killed": "killed", "survived": "survived"}
 
 
+@pytest.mark.guarantee("MUT-05")
 def test_a_test_that_pytest_timeout_would_fail_is_no_kill(sample, monkeypatch):
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD")
     sample.write("tests/test_shop.py", TESTS.replace("def test_add", "@pytest.mark.timeout(0.05)\ndef test_add"))

@@ -13,7 +13,7 @@ import pytest
 
 from lastbus.proof.errors import UsageError
 from lastbus.proof.runner import Events, Limits, Notes, Slot, Watch, copy_tree
-from tests.proof.sample import ADD, Sample, shop
+from tests.proof.sample import ADD, FULL, HAS_SUBTESTS, Sample, shop
 
 LIMITS = Limits(startup=10.0, of={}, default=5.0)
 
@@ -42,6 +42,44 @@ def test_a_run_tells_what_its_tests_did(slot):
         (ADD, when, "passed") for when in ("setup", "call", "teardown")
     ]
     assert notes.carries == {ADD: ("SUM-01",)}
+
+
+def test_only_the_mapped_tests_run(slot):
+    _, notes = slot.run([FULL], LIMITS)
+
+    assert list(notes.carries) == list(notes.seconds) == [FULL]
+
+
+@pytest.mark.guarantee("MUT-04")
+@pytest.mark.skipif(not HAS_SUBTESTS, reason="this pytest has no subtests")
+def test_subtests_are_told_apart_from_their_test(slot):
+    text = "def test_add_gives_the_sum(subtests):\n    with subtests.test():\n        assert not 1\n"
+
+    with slot.mutated({"tests/test_shop.py": text}):
+        run, _ = slot.run([ADD], LIMITS)
+
+    assert [(report.subtest, report.outcome) for report in run.reports if report.when == "call"] == [
+        (True, "failed"),
+        (False, "passed"),
+    ]
+
+
+@pytest.mark.guarantee("MUT-05")
+@pytest.mark.parametrize(
+    ("kind", "text"),
+    [
+        ("import", "1 / 0\n"),
+        ("import", "import nothing_like_this\n"),
+        ("import", "def test_add(:\n"),
+        ("collect", "def names(n): return 1 / 0\nimport pytest\n@pytest.mark.parametrize('n', [1], ids=names)\n"),
+    ],
+    ids=["import", "missing", "syntax", "collect"],
+)
+def test_what_breaks_before_a_test_is_told(slot, kind, text):
+    with slot.mutated({"tests/test_shop.py": text + "def test_add_gives_the_sum(n): ...\n"}):
+        run, _ = slot.run([ADD], LIMITS)
+
+    assert [broken.kind for broken in run.broken] == [kind]
 
 
 @pytest.mark.guarantee("MUT-07")

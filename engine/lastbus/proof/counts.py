@@ -14,7 +14,7 @@ from typing import Final
 
 from lastbus.proof.mutation import Mutation
 
-_COUNT: Final = re.compile(r"<!-- count:(\S+) -->(.*?)<!-- /count -->")
+_COUNT: Final = re.compile(r"(<!-- count:(\S+) -->)(.*?)(<!-- /count -->)")
 
 
 def tally(guarantees: Sequence[str], mutations: Sequence[Mutation]) -> Counter[str]:
@@ -37,6 +37,15 @@ def wrong_counts(page: str, text: str, guarantees: Sequence[str], mutations: Seq
     """
     right = tally(guarantees, mutations)
     for number, line in enumerate(text.splitlines(), start=1):
-        for name, written in _COUNT.findall(line):
+        for _, name, written, _ in _COUNT.findall(line):
             if written.strip() != str(right[name]):
                 yield f"{page}:{number}: count of {name} is {right[name]}, not {written.strip()!r}"
+
+
+def with_right_counts(text: str, guarantees: Sequence[str], mutations: Sequence[Mutation]) -> str:
+    """`text` with every number between count comments as the listing says.
+
+    Keeps: MUT-08.
+    """
+    right = tally(guarantees, mutations)
+    return _COUNT.sub(lambda count: f"{count[1]}{right[count[2]]}{count[4]}", text)

@@ -14,7 +14,10 @@ class UsageError(ProofError):
 
 
 class MutationFileError(ProofError):
-    """A mutation file is malformed. `file`, `key` and `line` say where."""
+    """A mutation file is malformed. `file`, `key` and `line` say where.
+
+    Keeps: MUT-01, MUT-20.
+    """
 
     exit_code = 4
 

@@ -17,7 +17,7 @@ from typing import Any, Literal
 from lastbus.proof import record
 from lastbus.proof.citations import Citation, Definition, Statement, definitions, kept, kept_by, marked, statements
 from lastbus.proof.config import Project
-from lastbus.proof.counts import wrong_counts
+from lastbus.proof.counts import with_right_counts, wrong_counts
 from lastbus.proof.errors import UsageError
 from lastbus.proof.mutation import Edit, Mutation, Unfit, apply, load_all, texts_of
 
@@ -144,9 +144,30 @@ def _wrong_counts(project: Project, documents: Sequence[Statement], mutations: S
 
     Keeps: MUT-08.
     """
-    for page in sorted({"README.md", *project.files(("docs", project.mutations), ".md")}):
-        if (project.root / page).is_file():
-            yield from wrong_counts(page, project.read(page), [one.id for one in documents], mutations)
+    for page in _pages(project):
+        yield from wrong_counts(page, project.read(page), [one.id for one in documents], mutations)
+
+
+def write_counts(project: Project) -> list[str]:
+    """Correct the counts in the project's pages; returns the pages that changed.
+
+    Keeps: MUT-08.
+    """
+    guarantees = [one.id for file in project.files(project.docs, ".md") for one in statements(file, project.read(file))]
+    mutations = load_all(project)
+    changed = []
+    for page in _pages(project):
+        before = project.read(page)
+        after = with_right_counts(before, guarantees, mutations)
+        if after != before:
+            (project.root / page).write_bytes(after.encode("utf-8"))
+            changed.append(page)
+    return changed
+
+
+def _pages(project: Project) -> list[str]:
+    pages = {"README.md", *project.files(("docs", project.mutations), ".md")}
+    return sorted(page for page in pages if (project.root / page).is_file())
 
 
 def _row(one: Statement, code: Sequence[Citation], tests: Sequence[Citation], evidence: Sequence[Evidence]) -> Row:
@@ -217,6 +238,8 @@ def weigh(project: Project, mutation: Mutation, entry: record.Entry | None) -> E
 def kept_around(edits: Sequence[Edit], texts: Mapping[str, str]) -> set[str]:
     """The ids kept by the definitions that `edits` change, by what encloses them, and by their direct callers.
 
+    The callers of a module's constant are the functions that use it.
+
     Keeps: MUT-21.
     """
     found: set[str] = set()
@@ -224,8 +247,10 @@ def kept_around(edits: Sequence[Edit], texts: Mapping[str, str]) -> set[str]:
         text = texts.get(edit.file, "")
         if edit.file.endswith(".py") and edit.old in text:
             tree = ast.parse(text)
-            touched = list(_enclosing(tree, *changed_lines(edit, text)))
+            first, last = changed_lines(edit, text)
+            touched = list(_enclosing(tree, first, last))
             named = {node.name for node in touched if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
+            named |= set(_constants(tree, first, last))
             callers = [node for node, _ in definitions(tree) if _mentions(node, named)]
             found.update(guarantee for node in (*touched, *callers) for guarantee in kept_by(node))
     return found
@@ -259,6 +284,13 @@ def _enclosing(tree: ast.Module, first: int, last: int) -> Iterator[Definition]:
             start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
             if start <= last and first <= (node.end_lineno or start):
                 yield node
+
+
+def _constants(tree: ast.Module, first: int, last: int) -> Iterator[str]:
+    for node in tree.body:
+        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.lineno <= last and first <= (node.end_lineno or 0):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 def _mentions(node: Definition, names: set[str]) -> bool:

@@ -223,7 +223,7 @@ def settle(first: Judgement, second: Judgement, second_was_late: bool) -> Judgem
 def exit_code(verdicts: Collection[tuple[Verdict, str]]) -> int:
     """The exit code for (verdict, expected) pairs: 0 as expected · 4 invalid · 5 overdue · 1 the rest.
 
-    Keeps: MUT-20.
+    Keeps: MUT-18, MUT-20.
     """
     wrong = {verdict for verdict, expected in verdicts if verdict.value != expected}
     if wrong & INVALID:

@@ -52,7 +52,10 @@ class Wire:
 
 
 class Recorder:
-    """The plugin that keeps the mapped tests, drops all others and sends what happens to them."""
+    """The plugin that keeps the mapped tests, drops all others and sends what happens to them.
+
+    Keeps: MUT-04, MUT-05.
+    """
 
     def __init__(self, wire: Wire, keep: list[str]) -> None:
         self.wire = wire

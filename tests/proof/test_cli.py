@@ -1,0 +1,184 @@
+"""The command line: verbs, exit codes, and errors that say what to do."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Callable
+
+import pytest
+
+from lastbus import cli
+from tests.proof.sample import DOCS, FULL, TESTS, Sample
+
+Lastbus = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lastbus:
+    """Run one command inside the sample; returns its exit code, what it printed and what it complained."""
+    monkeypatch.chdir(sample.root)
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*argv: str) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            cli.main(argv)
+        said = capsys.readouterr()
+        return int(left.value.code or 0), said.out, said.err
+
+    return run
+
+
+@pytest.mark.parametrize(
+    "command",
+    [["replay"], ["prove"], ["ledger"], ["ledger", "show"], ["frozen", "check"], ["frozen", "update"]],
+    ids=" ".join,
+)
+def test_every_command_explains_itself_with_an_example(lastbus, command):
+    code, out, _ = lastbus(*command, "--help")
+
+    assert code == 0
+    assert "Example: lastbus" in out
+
+
+@pytest.mark.guarantee("MUT-20")
+def test_a_replay_without_survivors_exits_0_and_can_be_read_by_programs(lastbus, sample):
+    sample.mutate("add-wrong")
+
+    code, out, _ = lastbus("replay", "--json", "out.json")
+
+    assert code == 0
+    assert out.splitlines()[0] == "killed           add-wrong"
+    body = json.loads((sample.root / "out.json").read_text())
+    assert [result["verdict"] for result in body["results"]] == ["killed"]
+
+
+@pytest.mark.guarantee("MUT-20")
+def test_the_exit_code_of_a_replay_comes_from_its_outcome(lastbus, sample):
+    sample.mutate("add-same", new="return two + one")
+    sample.mutate("add-lost", old="return three")
+
+    assert lastbus("replay", "add-same")[0] == 1
+    assert lastbus("replay", "--group", "SUM")[0] == 4
+
+
+@pytest.mark.guarantee("MUT-06", "MUT-20")
+def test_a_red_baseline_exits_3_and_names_the_test(lastbus, sample):
+    sample.write("tests/test_shop.py", TESTS.replace("shop.full(3)", "not shop.full(3)"))
+    sample.mutate("full-wrong", guarantees=["SUM-02"], killers=[FULL])
+
+    code, _, err = lastbus("replay")
+
+    assert code == 3
+    assert f"  {FULL}: assert not True" in err
+
+
+@pytest.mark.guarantee("MUT-19", "MUT-20")
+@pytest.mark.parametrize("choice", [["none-*"], ["--group", "NONE"]], ids=" ".join)
+def test_nothing_selected_exits_2(lastbus, sample, choice):
+    sample.mutate("add-wrong")
+
+    code, _, err = lastbus("replay", *choice)
+
+    assert code == 2
+    assert err.startswith("lastbus: no mutation matches")
+
+
+@pytest.mark.guarantee("MUT-01", "MUT-20")
+@pytest.mark.parametrize("command", ["replay", "ledger", "prove"])
+def test_a_malformed_mutation_exits_4_and_is_named(lastbus, sample, command):
+    sample.write("mutations/sum/bad.json", '{\n"id": "bad"\n}')
+
+    code, _, err = lastbus(command)
+
+    assert code == 4
+    assert err == "lastbus: mutations/sum/bad.json:1: guarantees: is missing\n"
+
+
+def test_outside_a_project_the_command_says_so(lastbus, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+
+    assert lastbus("ledger") == (
+        2,
+        "",
+        f"lastbus: no pyproject.toml in {tmp_path} or above it: run this inside a project\n",
+    )
+
+
+def test_a_project_without_settings_is_told_what_to_add(lastbus, sample):
+    sample.write("pyproject.toml", "[project]\n")
+
+    assert "add for example:\n[tool.lastbus.proof]" in lastbus("ledger")[2]
+
+
+def test_the_ledger_lists_every_guarantee_and_what_it_lacks(lastbus):
+    code, out, _ = lastbus("ledger")
+
+    assert code == 0
+    assert "unpinned  SUM-01       Adding: no mutation breaks it" in out
+    assert out.endswith("2 guarantees: 0 pinned, 2 unpinned, 0 declared; 0 errors\n")
+    assert lastbus("ledger", "--check")[0] == 1
+
+
+@pytest.mark.guarantee("MUT-09")
+def test_an_unknown_id_fails_the_ledger(lastbus, sample):
+    sample.write("docs/sum.md", DOCS.replace("SUM-02", "SUM-03"))
+
+    code, _, err = lastbus("ledger")
+
+    assert code == 1
+    assert "src/shop.py:14 full: no document states SUM-02" in err
+
+
+def test_the_ledger_as_json_has_a_row_per_guarantee(lastbus):
+    assert [row["id"] for row in json.loads(lastbus("ledger", "--json")[1])] == ["SUM-01", "SUM-02"]
+
+
+def test_one_guarantee_is_shown(lastbus):
+    code, out, _ = lastbus("ledger", "show", "SUM-02")
+
+    assert code == 0
+    assert "code      src/shop.py:14 full" in out
+    assert lastbus("ledger", "show", "NO-1")[0] == 2
+
+
+@pytest.mark.guarantee("MUT-21")
+def test_a_proof_is_complete_when_everything_is_pinned(lastbus, sample):
+    sample.mutate("add-wrong")
+    assert lastbus("prove")[0] == 1
+
+    sample.mutate("full-wrong", guarantees=["SUM-02"], old=">= LIMIT", new="> LIMIT", killers=[FULL])
+    code, out, _ = lastbus("prove", "--report", "evidence")
+
+    assert code == 0
+    assert "2 guarantees: 2 pinned, 0 unpinned, 0 declared; 0 errors\nnothing is frozen\n" in out
+    assert (sample.root / "evidence/report.json").exists()
+
+
+@pytest.mark.guarantee("FRZ-02", "FRZ-03")
+def test_a_changed_frozen_body_fails_the_check_until_it_is_decided(lastbus, sample):
+    sample.write(
+        "mutations/frozen.json",
+        '[{"file": "src/shop.py", "name": "add", "bytes": 1, "lines": 1, "sha256": "", "why": "money"}]',
+    )
+    assert lastbus("frozen", "check")[0] == 1
+    assert lastbus("frozen", "update")[0] == 0
+
+    code, out, _ = lastbus("frozen", "check", "--rev", "nowhere")
+
+    assert "1 frozen bodies unchanged" in out
+    assert code == 1
+    assert "add nowhere=absent" in out
+    assert "add identical: False" in out
+
+
+def test_without_entries_the_check_says_that_nothing_is_frozen(lastbus):
+    assert lastbus("frozen", "check") == (0, "nothing is frozen\n", "")
+
+
+def test_signal_handlers_are_given_back(lastbus):
+    before = signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)
+
+    lastbus("frozen", "check")
+
+    assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
