@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import contextvars
 import logging
 import threading
 from collections.abc import Callable, Collection, Coroutine
@@ -20,30 +21,43 @@ FAREWELL_SECONDS: Final = 1.0
 
 Result = TypeVar("Result")
 Future = asyncio.Future[Any]
+Loop = asyncio.AbstractEventLoop
+_OURS: Final[contextvars.ContextVar[Loop | None]] = contextvars.ContextVar("lastbus_private_loop", default=None)
+"""The private loop on which the running code is, or was called by a handler that is."""
 
 
 class Bridge:
     """Runs a bus's coroutines for callers without a loop: on the bus's loop if it is alive, else on a private one."""
 
     def __init__(self) -> None:
-        self._private = threading.Lock()
+        self._turn = threading.Lock()
+        self._private: Loop | None = None
 
-    def run(
-        self, home: asyncio.AbstractEventLoop | None, coro: Callable[[bool], Coroutine[Any, Any, Result]]
-    ) -> Result:
+    def run(self, home: Loop | None, coro: Callable[[bool], Coroutine[Any, Any, Result]]) -> Result:
         """Run `coro(is_private)` to its end and return its result.
 
-        `SyncPublishError` where that would block the loop that has to do the work.
+        `SyncPublishError` where that would block the loop that has to do the work. A private loop is its caller's and
+        that of the handlers it runs; another thread takes its turn after it.
 
         Keeps: CORE-22, CORE-41.
         """
+        is_alive = home is not None and home.is_running() and self._serves_caller(home)
         here = _running_loop()
-        if here is not None and (here is home or home is None or not home.is_running()):
+        if here is not None and (here is home or not is_alive):
             raise SyncPublishError("publish_sync() was called inside a running event loop; use: await bus.publish(...)")
-        if home is not None and home.is_running():
+        if home is not None and is_alive:
             return _run_elsewhere(home, coro(False))
-        with self._private:  # One private loop at a time: a bus is used by one loop.
-            return run_privately(coro(True))
+        with self._turn:
+            self._private = asyncio.new_event_loop()
+            try:
+                context = contextvars.copy_context()
+                context.run(_OURS.set, self._private)
+                return context.run(run_privately, self._private, coro(True))
+            finally:
+                self._private = None
+
+    def _serves_caller(self, home: Loop) -> bool:
+        return home is not self._private or _OURS.get() is home
 
 
 async def drain(ends: Collection[Future], timeout: float, clock: Clock) -> set[Future]:
@@ -77,12 +91,11 @@ async def drain(ends: Collection[Future], timeout: float, clock: Clock) -> set[F
     return left
 
 
-def run_privately(coro: Coroutine[Any, Any, Result]) -> Result:
-    """Run `coro` on a loop of its own; what it leaves running is cancelled, and awaited in bounds, when the loop ends.
+def run_privately(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:
+    """Run `coro` on a fresh loop; what it leaves running is cancelled, and awaited in bounds, when the loop ends.
 
     Keeps: CORE-24.
     """
-    loop = asyncio.new_event_loop()
     try:
         asyncio.set_event_loop(loop)
         return loop.run_until_complete(coro)
@@ -95,7 +108,7 @@ def run_privately(coro: Coroutine[Any, Any, Result]) -> Result:
             loop.close()
 
 
-def _cancel_leftovers(loop: asyncio.AbstractEventLoop) -> None:
+def _cancel_leftovers(loop: Loop) -> None:
     leftovers = asyncio.all_tasks(loop)
     for task in leftovers:
         task.cancel()
@@ -104,17 +117,19 @@ def _cancel_leftovers(loop: asyncio.AbstractEventLoop) -> None:
         loop.run_until_complete(asyncio.sleep(0))
 
 
-def _run_elsewhere(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, Result]) -> Result:
+def _run_elsewhere(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:
     future = asyncio.run_coroutine_threadsafe(coro, loop)
-    while True:
+    while not future.done():
         try:
             return future.result(LOOP_CHECK_SECONDS)
+        except concurrent.futures.CancelledError:
+            break
         except concurrent.futures.TimeoutError:
-            if future.done():  # By itself, in the moment after the wait ended or with a time-out of its own.
-                return future.result()
-            if not loop.is_running():
+            if not future.done() and not loop.is_running():
                 future.cancel()
-                raise SyncPublishError("the bus's event loop stopped before the publish was done") from None
+    if future.cancelled():
+        raise SyncPublishError("the bus's event loop stopped before the publish was done")
+    return future.result()
 
 
 def _running_loop() -> asyncio.AbstractEventLoop | None:
