@@ -22,7 +22,8 @@ import subprocess
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
-from typing import Iterable, Iterator, Mapping, NamedTuple, Sequence  # noqa: UP035 - Python 3.8 reads this file
+from types import FrameType
+from typing import Callable, Iterable, Iterator, Mapping, NamedTuple, Sequence  # noqa: UP035 - Python 3.8 reads this file
 
 ROOT = Path(__file__).resolve().parent.parent
 WANTED = ("3.10", "3.11", "3.12", "3.13")
@@ -369,20 +370,38 @@ def surroundings(
 
 
 def run(command: Sequence[str], environ: Mapping[str, str] | None = None) -> int:
-    """Run it here, pass on a request to end, and return its exit status as a shell would."""
+    """Run it here and return its exit status as a shell would.
+
+    A request to end (SIGTERM) reaches the command as an interrupt: tox passes that on to what it runs, but
+    would die of a SIGTERM and leave it all behind.
+    """
     told: list[int] = []
-    before = signal.signal(signal.SIGTERM, lambda number, _: told.append(number))
-    process = subprocess.Popen(command, env=None if environ is None else dict(environ), cwd=str(ROOT))
-    signal.signal(signal.SIGTERM, lambda *_: process.terminate())
-    if told:
-        process.terminate()
-    try:
-        status = process.wait()
-    except KeyboardInterrupt:  # The terminal told it too: let it clean up.
-        status = leave(process)
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    with handling(signal.SIGTERM, lambda number, _: told.append(number)):
+        process = start(command, environ)
+        with handling(signal.SIGTERM, lambda *_: process.send_signal(signal.SIGINT)):
+            if told:
+                process.send_signal(signal.SIGINT)
+            try:
+                status = process.wait()
+            except KeyboardInterrupt:  # The terminal told it too: let it clean up.
+                status = leave(process)
     return status if status >= 0 else 128 - status
+
+
+def start(command: Sequence[str], environ: Mapping[str, str] | None) -> subprocess.Popen[bytes]:
+    """Start it open to interrupts. A background job ignores them, and what it starts would inherit that."""
+    with handling(signal.SIGINT, signal.default_int_handler):
+        return subprocess.Popen(command, env=None if environ is None else dict(environ), cwd=str(ROOT))
+
+
+@contextlib.contextmanager
+def handling(number: signal.Signals, handler: Callable[[int, FrameType | None], object]) -> Iterator[None]:
+    """Handle a signal so for a while."""
+    before = signal.signal(number, handler)
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
 
 
 def leave(process: subprocess.Popen[bytes]) -> int:

@@ -245,7 +245,7 @@ def test_the_status_of_the_inner_command_is_passed_on() -> None:
     assert gate.run(["sh", "-c", "kill -KILL $$"]) == 128 + signal.SIGKILL
 
 
-def test_a_request_to_end_reaches_the_inner_command(tmp_path: Path) -> None:
+def test_a_request_to_end_reaches_the_inner_command_as_an_interrupt(tmp_path: Path) -> None:
     ready = tmp_path / "ready"
     os.mkfifo(ready)
 
@@ -255,7 +255,7 @@ def test_a_request_to_end_reaches_the_inner_command(tmp_path: Path) -> None:
 
     teller = threading.Thread(target=tell)
     teller.start()
-    status = gate.run(["sh", "-c", f"trap 'exit 9' TERM; echo > {ready}; while :; do sleep 0.01; done"])
+    status = gate.run(["sh", "-c", f"trap 'exit 9' INT; echo > {ready}; while :; do sleep 0.01; done"])
     teller.join()
     assert status == 9
 
@@ -333,7 +333,9 @@ def test_the_closing_lines_come_from_pytests_own_reports(tmp_path: Path, capsys:
     ]
 
 
+@pytest.mark.slow
 def test_a_real_report_of_pytest_is_understood(tmp_path: Path) -> None:
+    """Runs a pytest of its own."""
     (tmp_path / "test_one.py").write_text(
         "import pytest\ndef test_a(): pass\ndef test_b(): assert 0\n@pytest.mark.skip\ndef test_c(): pass\n"
     )

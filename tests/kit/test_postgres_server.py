@@ -95,9 +95,10 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.
         find_postgres()
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root has to step down")
 def test_binaries_out_of_reach_are_copied_where_everyone_can_run_them(server: PostgresServer, tmp_path: Path) -> None:
-    """``tmp_path`` stands for a virtual environment below /root: pytest makes it with mode 700."""
+    """Copies the installation twice. ``tmp_path`` stands for a virtual environment below /root: its mode is 700."""
     account = unprivileged_account()
     hidden = copy_for_anyone(find_postgres(), tmp_path / "hidden")
     assert not can_run(hidden, account)

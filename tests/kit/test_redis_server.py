@@ -71,7 +71,9 @@ def test_a_server_without_persistence_is_empty_after_a_restart_on_the_same_port(
     assert ask(server.url, "GET", "colour") is None
 
 
+@pytest.mark.slow
 def test_a_persistent_server_keeps_an_acknowledged_write_over_a_kill(binary: Path) -> None:
+    """Starts a server twice; each write waits for the disk."""
     with RedisServer(persist=True, binary=binary) as server:
         ask(server.url, "SET", "colour", "green")
         server.kill()
@@ -118,14 +120,18 @@ def tls_server(binary: Path) -> Iterator[RedisServer]:
         yield own
 
 
+@pytest.mark.slow
 def test_a_tls_server_is_verified_by_its_own_authority(tls_server: RedisServer) -> None:
+    """Makes a certificate authority and its keys."""
     assert tls_server.url.startswith("rediss://")
     assert ask(tls_server.url, "ECHO", "x" * 200_000) == "x" * 200_000
     with pytest.raises(redis.ConnectionError):
         ask(tls_server.url.partition("?")[0], "PING")
 
 
+@pytest.mark.slow
 def test_a_tls_client_sees_a_killed_server_as_a_lost_connection(tls_server: RedisServer) -> None:
+    """Makes a certificate authority and its keys."""
     with redis.Redis.from_url(tls_server.url) as client:
         client.ping()
         tls_server.kill()
@@ -152,16 +158,19 @@ def test_nothing_is_left_after_closing(binary: Path) -> None:
         pass
 
 
+@pytest.mark.slow
 def test_a_port_that_somebody_took_is_not_mistaken_for_ours(
     server: RedisServer, binary: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Waits until a server has given up, and starts another."""
     choices = iter([server.port, free_port()])
     monkeypatch.setattr("lastbus._kit.owned.free_port", lambda: next(choices))
     with RedisServer(binary=binary) as second:
         assert second.port != server.port
 
 
-def test_a_server_that_cannot_start_says_why(binary: Path) -> None:
+def test_a_server_that_cannot_start_says_why(binary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lastbus._kit.owned.START_ATTEMPTS_MAX", 1)
     with pytest.raises(ServerFailed, match=r"its log ends:[\s\S]*Unbalanced"):
         RedisServer(password='"', binary=binary).__enter__()
 

@@ -54,9 +54,11 @@ def test_a_killed_process_is_gone(tmp_path: Path) -> None:
     assert not psutil.pid_exists(process.pid)
 
 
+@pytest.mark.slow
 def test_a_process_that_ignores_the_request_is_killed_after_the_grace(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Waits for the (shortened) grace."""
     impatient = tmp_path / "supervisor.py"
     source = Path(sys.modules[Supervised.__module__].__file__ or "").read_text()
     impatient.write_text(source.replace("GRACE_SECONDS: Final = 5.0", "GRACE_SECONDS: Final = 0.2"))
@@ -86,7 +88,9 @@ def test_a_command_that_does_not_exist_is_an_error_with_its_name(tmp_path: Path)
         sleeper(tmp_path, "no-such-command")
 
 
+@pytest.mark.slow
 def test_a_server_dies_with_a_parent_that_was_killed() -> None:
+    """Starts a Python that starts a server."""
     parent, server, scratch = started_by_a_parent_that("time.sleep(60)")
     with parent:
         parent.send_signal(signal.SIGKILL)
@@ -94,7 +98,9 @@ def test_a_server_dies_with_a_parent_that_was_killed() -> None:
     wait_until_removed(scratch)
 
 
+@pytest.mark.slow
 def test_a_server_dies_with_a_parent_that_forgot_it() -> None:
+    """Starts a Python that starts a server."""
     parent, server, scratch = started_by_a_parent_that("sys.exit(3)")
     with parent:
         assert parent.wait(GONE_SECONDS) == 3
