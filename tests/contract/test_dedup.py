@@ -177,7 +177,7 @@ async def test_a_second_delivery_does_not_run_beside_the_first(bus: BaseBus, gat
     await gate.has_entered()
 
     await bus.publish(event)
-    await until(lambda: len(bus._pending_tasks) == 1)
+    await everyone_blocked()
     gate.open()
     await settled(bus)
 

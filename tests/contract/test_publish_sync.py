@@ -149,7 +149,7 @@ async def test_the_drain_ends_after_its_time_and_cancels_nothing(clock: ManualCl
         assert not publishing.done()
 
         clock.advance(0.2)
-        await asyncio.wait({publishing}, timeout=1)
+        await asyncio.wait({publishing}, timeout=0.5)
         was_done = publishing.done()
         gate.open()
         await settled(bus)
@@ -249,7 +249,7 @@ async def test_handlers_of_other_events_are_not_waited_for(bus: BaseBus, gate: G
     await gate.has_entered()
 
     publishing = await in_thread(bus, "new")
-    await asyncio.wait({publishing}, timeout=1)
+    await asyncio.wait({publishing}, timeout=0.5)
     was_done = publishing.done()
     gate.open()
 
@@ -274,7 +274,7 @@ async def test_handlers_of_other_buses_are_not_waited_for(backend: Backend, gate
     await publisher.start()
 
     publishing = await in_thread(publisher, "t")
-    await asyncio.wait({publishing}, timeout=1)
+    await asyncio.wait({publishing}, timeout=0.5)
     was_done = publishing.done()
     gate.open()
 

@@ -45,6 +45,7 @@ def test_the_publishers_mapping_stays_as_it_was_and_is_not_shared() -> None:
 
     event = normalize(mapping, {})
     mapping["n"] = 2
+    normalize(mapping, {"n": 3, "m": 1})
 
     assert event.data == {"n": 1}
     assert normalize(MappingProxyType(mapping), {}).data == {"n": 2}

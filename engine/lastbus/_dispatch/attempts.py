@@ -29,7 +29,7 @@ class Attempts:
         Without a policy there is one call. Only an `Exception` is retried. Cancellation, `KeyboardInterrupt` and
         `SystemExit` pass through.
 
-        Keeps: CORE-20, CORE-21, CAP-02, CAP-04, MEM-08.
+        Keeps: CORE-20, CORE-21, CORE-46, CORE-50, CAP-02, CAP-04, MEM-08.
         """
         policy = registration.retry_policy
         retries = 0 if policy is None else policy.max_retries
@@ -54,6 +54,10 @@ class Attempts:
         return error
 
     async def _call(self, event: Event, registration: Registration) -> BaseException | None:
+        """What the handler raised, or None.
+
+        Keeps: CORE-11, CORE-46, CORE-51.
+        """
         try:
             if registration.is_async:
                 await registration.handler(event)
@@ -68,7 +72,10 @@ class Attempts:
         return None
 
     async def record(self, event: Event, registration: Registration, status: str, error: BaseException | None) -> None:
-        """Append to the event's history; a store that refuses costs a WARNING, not the delivery."""
+        """Append to the event's history; a store that refuses costs a WARNING, not the delivery.
+
+        Keeps: CORE-50.
+        """
         text = None if error is None else f"{type(error).__name__}: {error}"
         try:
             await self._tracker.record_processing_attempt(event.event_id, registration.handler_id, status, text)

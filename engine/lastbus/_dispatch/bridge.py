@@ -39,7 +39,7 @@ class Bridge:
         `SyncPublishError` where that would block the loop that has to do the work. A private loop is its caller's and
         that of the handlers it runs; another thread takes its turn after it.
 
-        Keeps: CORE-22, CORE-41.
+        Keeps: CORE-22, CORE-41, CORE-45.
         """
         is_alive = home is not None and home.is_running() and self._serves_caller(home)
         here = _running_loop()
@@ -118,6 +118,10 @@ def _cancel_leftovers(loop: Loop) -> None:
 
 
 def _run_elsewhere(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:
+    """Run `coro` on a loop that another thread runs, and look now and then whether it still does.
+
+    Keeps: CORE-41.
+    """
     future = asyncio.run_coroutine_threadsafe(coro, loop)
     while not future.done():
         try:

@@ -52,7 +52,7 @@ class Claims:
     async def mark(self, claim: Claim) -> None:
         """The handler succeeded: the pair is processed, and the claim ends.
 
-        Keeps: CORE-14, CORE-16.
+        Keeps: CORE-14, CORE-16, CORE-40.
         """
         self._held.discard(claim)
         if not await self._tracker.mark_event_processed(claim.event_id, claim.handler_id, claim.owner):

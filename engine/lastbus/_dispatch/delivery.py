@@ -46,6 +46,10 @@ class Delivery:
             await self._run_claimed(event, registration, claim)
 
     async def _run_claimed(self, event: Event, registration: Registration, claim: Claim) -> None:
+        """The mark follows the success, and nothing else; whatever else happened, the claim is given back.
+
+        Keeps: CORE-14, CORE-50.
+        """
         succeeded = False
         try:
             succeeded = await self._attempts.run(event, registration) is None

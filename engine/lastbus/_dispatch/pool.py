@@ -1,4 +1,7 @@
-"""Pool: the bounded threads in which a bus runs handlers that are plain functions."""
+"""Pool: the bounded threads in which a bus runs handlers that are plain functions.
+
+Keeps: CORE-51.
+"""
 
 from __future__ import annotations
 

@@ -70,7 +70,7 @@ class HandlerRegistry:
     ) -> Registration:
         """Register a handler; `ValueError` or `TypeError` naming the argument that cannot work, nothing registered.
 
-        Keeps: CORE-39.
+        Keeps: CORE-39, CORE-47, CORE-48.
         """
         registration = _checked(pattern, handler, filter_condition, retry_policy, handler_id)
         if registration.handler_id in self._by_id:
@@ -80,7 +80,10 @@ class HandlerRegistry:
         return registration
 
     def remove(self, handler_id: str) -> Registration | None:
-        """Forget a handler; None if it was not there."""
+        """Forget a handler; None if it was not there.
+
+        Keeps: CORE-43, CORE-47.
+        """
         registration = self._by_id.pop(handler_id, None)
         self._matching.clear()
         return registration
@@ -88,7 +91,7 @@ class HandlerRegistry:
     def matching(self, event: Event) -> tuple[Registration, ...]:
         """The handlers for `event`, by pattern and filter, in the order of their registration.
 
-        Keeps: CORE-08, CORE-09, CORE-10.
+        Keeps: CORE-08, CORE-09, CORE-10, CORE-47, CORE-49.
         """
         found = self._matching.get(event.event_type)
         if found is None:

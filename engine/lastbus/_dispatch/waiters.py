@@ -40,7 +40,7 @@ class Waiters:
 
         A waiter on another event loop is woken there; one whose loop is closed can want nothing any more.
 
-        Keeps: CORE-27, MEM-01.
+        Keeps: CORE-27, CORE-53, MEM-01.
         """
         waiting = self._by_type.get(event.event_type)
         if waiting is None:

@@ -63,7 +63,7 @@ class Event:
         Raises `ValueError`, naming the field, for a type or id that is not a name, a timestamp that is not finite, or
         data that JSON cannot carry (nan and inf included).
 
-        Keeps: CORE-35, CORE-37.
+        Keeps: CORE-01, CORE-35, CORE-36, CORE-37.
         """
         check_name("event_type", self.event_type)
         check_name("event_id", self.event_id)
@@ -77,7 +77,10 @@ class Event:
 
     @classmethod
     def model_validate_json(cls, text: str | bytes) -> Event:
-        """The event that `model_dump_json` wrote, unknown keys ignored; `EventError` for anything that is not one."""
+        """The event that `model_dump_json` wrote, unknown keys ignored; `EventError` for anything that is not one.
+
+        Keeps: CORE-01, CORE-37.
+        """
         try:
             fields = json.loads(text, parse_constant=_refuse_constant)
             event = cls(

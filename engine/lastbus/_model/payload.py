@@ -1,4 +1,7 @@
-"""Payloads: what JSON can carry, in the one form in which every back end stores it."""
+"""Payloads: what JSON can carry, in the one form in which every back end stores it.
+
+Keeps: CORE-37.
+"""
 
 from __future__ import annotations
 

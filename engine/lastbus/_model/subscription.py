@@ -25,6 +25,10 @@ def _named(field: str) -> AfterValidator:
 
 
 def _stored_filter(condition: dict[str, Any]) -> Any:
+    """A filter as every store keeps it.
+
+    Keeps: CORE-37.
+    """
     return as_json("filter_condition", condition)
 
 
@@ -34,7 +38,7 @@ class EventSubscription(BaseModel):
     `created_at` is in seconds since the epoch, `timeout` in seconds after it (None: no end). A filter is kept as JSON
     keeps it. Invalid fields raise pydantic's `ValidationError`, a `ValueError` naming the field and the value.
 
-    Keeps: CORE-35, CORE-37.
+    Keeps: CORE-35, CORE-36, CORE-37.
     """
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
