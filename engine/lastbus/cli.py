@@ -253,7 +253,10 @@ def _progress(total: int) -> Iterator[Any]:
 
 @contextmanager
 def _signals_leave() -> Iterator[None]:
-    """Inside the block an interrupt or a termination ends the program by way of its cleanup."""
+    """Inside the block an interrupt or a termination ends the program by way of its cleanup.
+
+    Keeps: MUT-15.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -58,6 +58,8 @@ def test_parts(subtests):
         assert shop.add(1, 1) == 2
 """
 
+one_worker = pytest.mark.xdist_group("verdicts")
+"""Tests that share the big replay stay on one worker, so that it is made once."""
 ONCE = "from pathlib import Path; seen = Path({mark!r}); new = not seen.exists(); seen.touch()\n    "
 
 
@@ -112,6 +114,7 @@ def reason(outcome: Outcome, name: str) -> str:
 
 
 @pytest.mark.parametrize("word", list(Verdict), ids=str)
+@one_worker
 def test_every_verdict_comes_from_a_real_run(outcome, word):
     if word is Verdict.SUBFAILED_ONLY and not HAS_SUBTESTS:
         pytest.skip("this pytest has no subtests")
@@ -119,6 +122,7 @@ def test_every_verdict_comes_from_a_real_run(outcome, word):
 
 
 @pytest.mark.guarantee("MUT-18")
+@one_worker
 def test_canaries_are_replayed_and_counted_apart(outcome):
     assert {result.mutation.id: str(result.verdict) for result in outcome.canaries} == {
         "canary-survives": "survived",
@@ -137,22 +141,26 @@ def test_canaries_are_replayed_and_counted_apart(outcome):
         ("dies", "the process died in tests/test_shop.py::test_add_gives_the_sum"),
     ],
 )
+@one_worker
 def test_a_killer_without_a_result_is_explained(outcome, name, words):
     assert verdict(outcome, name) == "not-run"
     assert words in reason(outcome, name)
 
 
+@one_worker
 def test_one_parametrisation_kills(outcome):
     assert verdict(outcome, "one-of-several") == "killed"
 
 
 @pytest.mark.guarantee("MUT-08")
+@one_worker
 def test_the_summary_counts_the_results(outcome):
     assert sum(outcome.summary.values()) == len(outcome.results) - len(outcome.canaries)
     assert outcome.summary["killed"] == 2
 
 
 @pytest.mark.guarantee("MUT-11")
+@one_worker
 def test_the_version_is_that_of_the_interpreter_that_ran(outcome):
     assert outcome.python == sys.version.split()[0]
 

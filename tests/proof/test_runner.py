@@ -27,6 +27,13 @@ def slot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slot]:
     one.close()
 
 
+def interpreter(file: Path, script: str) -> str:
+    """A program that stands for an interpreter."""
+    file.write_text(f"#!/bin/sh\n{script}\n")
+    file.chmod(0o755)
+    return str(file)
+
+
 def gone(pid: int) -> bool:
     try:
         return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
@@ -138,6 +145,49 @@ def test_a_run_over_its_limit_is_killed_and_the_next_one_works(slot, tmp_path):
     assert slot.run([ADD], LIMITS)[0].ended == "finished"
 
 
+@pytest.mark.guarantee("MUT-22")
+def test_a_warm_process_still_knows_the_current_task(sample, tmp_path):
+    sample.write(
+        "tests/test_shop.py",
+        "import asyncio\n\nasync def ask():\n    return asyncio.current_task()\n\n"
+        "def test_add_gives_the_sum():\n    assert asyncio.run(ask())\n",
+    )
+    slot = Slot(sample.project, tmp_path, 0, sys.executable)
+    cold, notes = slot.run([ADD], LIMITS, bytecode=True)
+    slot.preload(notes.modules)
+    warm, _ = slot.run([ADD], LIMITS)
+    slot.close()
+
+    assert "_asyncio" in notes.modules
+    assert warm.reports == cold.reports
+
+
+@pytest.mark.guarantee("MUT-22")
+def test_the_project_itself_is_not_imported_ahead(slot):
+    _, notes = slot.run([ADD], LIMITS, bytecode=True)
+
+    assert "json" in notes.modules
+    assert not {"shop", "test_shop", "tests.test_shop", "conftest"} & set(notes.modules)
+
+
+@pytest.mark.guarantee("MUT-22")
+def test_a_process_that_an_import_made_unfit_to_fork_is_replaced(sample, tmp_path):
+    (tmp_path / "busy.py").write_text(
+        "import threading\nthreading.Thread(target=threading.Event().wait, daemon=True).start()\n"
+    )
+    python = interpreter(tmp_path / "python", f'PYTHONPATH={tmp_path} exec {sys.executable} "$@"')
+    sample.write(
+        "tests/test_shop.py", "import sys\n\ndef test_add_gives_the_sum():\n    assert 'busy' not in sys.modules\n"
+    )
+    slot = Slot(sample.project, tmp_path, 0, python)
+    slot.start()
+    slot.preload(["busy"])
+    run, _ = slot.run([ADD], LIMITS)
+    slot.close()
+
+    assert [report.outcome for report in run.reports] == ["passed"] * 3
+
+
 @pytest.mark.guarantee("MUT-11")
 def test_an_interpreter_that_is_not_there_is_refused(sample, tmp_path):
     with pytest.raises(UsageError, match="cannot start /no/python"):
@@ -146,22 +196,18 @@ def test_an_interpreter_that_is_not_there_is_refused(sample, tmp_path):
 
 @pytest.mark.guarantee("MUT-11")
 def test_an_interpreter_without_pytest_is_refused(sample, tmp_path):
-    bare = tmp_path / "python"
-    bare.write_text("#!/bin/sh\necho 'No module named pytest' >&2\nexit 1\n")
-    bare.chmod(0o755)
+    bare = interpreter(tmp_path / "python", "echo 'No module named pytest' >&2; exit 1")
 
     with pytest.raises(UsageError, match=r"cannot run pytest.*No module named pytest"):
-        Slot(sample.project, tmp_path, 0, str(bare)).start()
+        Slot(sample.project, tmp_path, 0, bare).start()
 
 
 @pytest.mark.guarantee("MUT-11")
 def test_the_chosen_interpreter_runs_the_tests(sample, tmp_path):
-    chosen = tmp_path / "python"
-    chosen.write_text(f'#!/bin/sh\ntouch {tmp_path}/used\nexec {sys.executable} "$@"\n')
-    chosen.chmod(0o755)
+    chosen = interpreter(tmp_path / "python", f'touch {tmp_path}/used; exec {sys.executable} "$@"')
     sample.mutate("add-wrong")
 
-    sample.replay(python=str(chosen))
+    sample.replay(python=chosen)
 
     assert (tmp_path / "used").exists()
 

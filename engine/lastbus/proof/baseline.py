@@ -35,7 +35,7 @@ class Baseline:
     red: dict[str, str] = field(default_factory=dict)
     unstable: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
-    modules: set[str] = field(default_factory=set)
+    modules: dict[str, None] = field(default_factory=dict)
     setup_seconds: float = 0.0
     startup_seconds: float = 0.0
     wall_seconds: float = 0.0
@@ -96,7 +96,7 @@ def _shares(killers: Sequence[str], count: int) -> list[list[str]]:
 def _note(baseline: Baseline, killers: Sequence[str], run: Run, notes: Notes) -> None:
     baseline.carries.update(notes.carries)
     baseline.seconds.update(notes.seconds)
-    baseline.modules.update(notes.modules)
+    baseline.modules.update(dict.fromkeys(notes.modules))
     baseline.setup_seconds = max(baseline.setup_seconds, notes.setup_seconds)
     baseline.startup_seconds = max(baseline.startup_seconds, notes.startup_seconds)
     baseline.red.update(_red(killers, run, notes))

@@ -106,7 +106,7 @@ def replay(
         outcome = Outcome(slots[0].version, jobs, baseline)
         if not baseline.red:
             for slot in slots:
-                slot.preload(sorted(baseline.modules))
+                slot.preload(list(baseline.modules))
             outcome.results = _Round(project, slots, baseline, progress).play(mutations)
         outcome.wall_seconds = time.monotonic() - began
         return outcome

@@ -167,6 +167,9 @@ class Slot:
         self._stamps = itertools.count(1)
         self.version = ""
         copy_tree(project.root, self.root)
+        self._scratch.mkdir()
+        # Servers that give up root must be able to reach their data below here.
+        work.chmod(0o711)
 
     def start(self) -> None:
         """Have a process ready; `UsageError` if the interpreter cannot run pytest.
@@ -198,7 +201,10 @@ class Slot:
         self.version = event["python"]
 
     def preload(self, modules: Sequence[str]) -> None:
-        """Import `modules` before further runs, unless that leaves the process unfit to fork."""
+        """Import `modules` before further runs, unless that leaves the process unfit to fork.
+
+        Keeps: MUT-22.
+        """
         if self._isolated:
             return
         self._send({"do": "preload", "modules": list(modules)})
@@ -217,7 +223,6 @@ class Slot:
         right for the tree as it is, wrong for a mutated one.
         """
         self._ready()
-        self._scratch.mkdir(exist_ok=True)
         self._send(self._command(tests, bytecode))
         began = time.monotonic()
         watch = Watch(limits, patience, began)
@@ -246,6 +251,7 @@ class Slot:
             "files": sorted({test.split("::")[0] for test in tests}),
             "keep": list(tests),
             "log": str(self._log),
+            "tmp": str(self._scratch),
             "args": [f"--rootdir={self.root}", f"--basetemp={self._scratch / 't'}", *ARGS],
             "bytecode": bytecode,
             "tell_modules": bytecode,

@@ -25,6 +25,7 @@ import os
 import random
 import select
 import signal
+import tempfile
 import threading
 import warnings
 from collections.abc import Iterator
@@ -162,6 +163,8 @@ def _use_copy(command: Command) -> None:
             del sys.modules[name]
     sys.path[:] = [*command["paths"], *(entry for entry in sys.path if entry not in roots)]
     sys.dont_write_bytecode = not command["bytecode"]
+    os.environ["TMPDIR"] = command["tmp"]  # What a killed run leaves there goes with the copies.
+    tempfile.tempdir = None
     os.environ["PYTHONPATH"] = os.pathsep.join(command["paths"])
     if not command["bytecode"]:
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -173,9 +176,13 @@ def _inside(file: str | None, roots: tuple[str, ...]) -> bool:
 
 
 def _importable(roots: list[str]) -> list[str]:
-    """Modules that belong to nobody here and may be imported ahead of the next run."""
+    """Modules that are not the project's and may be imported ahead of the next run, in the order they were imported.
+
+    The order matters: `_asyncio` before `asyncio` would leave two ideas of the current task.
+    Keeps: MUT-22.
+    """
     names = []
-    for name, module in sorted(sys.modules.items()):
+    for name, module in sys.modules.items():
         spec = getattr(module, "__spec__", None)
         if name != "__main__" and spec is not None and spec.name == name and _foreign(spec.origin, roots):
             names.append(name)
@@ -183,6 +190,10 @@ def _importable(roots: list[str]) -> list[str]:
 
 
 def _foreign(origin: str | None, roots: list[str]) -> bool:
+    """Whether a module comes from the interpreter or an installed package.
+
+    Keeps: MUT-22.
+    """
     if not origin or origin in ("built-in", "frozen"):
         return bool(origin)
     return os.path.isfile(origin) and not _inside(origin, tuple(roots))
@@ -199,7 +210,10 @@ def _usage_kind(said: str) -> str:
 
 
 def preload(names: list[str], wire: Wire) -> None:
-    """Import what the tests will import anyway, so that each child finds it done; then say whether a fork is safe."""
+    """Import what the tests will import anyway, so that each child finds it done; then say whether a fork is safe.
+
+    Keeps: MUT-22.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for name in names:
@@ -234,6 +248,10 @@ def fork_and_wait(command: Command, wire: Wire, alarm: int) -> None:
 
 
 def _become_child() -> None:
+    """A session of its own, the usual signals, and death with the zygote where the system offers that.
+
+    Keeps: MUT-15.
+    """
     os.setsid()
     _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     signal.set_wakeup_fd(-1)
@@ -243,6 +261,10 @@ def _become_child() -> None:
 
 
 def _wait(pid: int, alarm: int) -> int:
+    """The exit status of `pid`; if the parent goes first, kill the child and leave.
+
+    Keeps: MUT-15.
+    """
     while True:
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
