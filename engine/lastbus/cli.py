@@ -237,7 +237,7 @@ def _progress(total: int) -> Iterator[Any]:
     from lastbus.proof.report import result_line
 
     console = _out()
-    if not console.is_terminal:
+    if not sys.stdout.isatty():
         yield lambda result: console.print(result_line(result))
         return
     with Progress(console=console) as bar:

@@ -153,6 +153,7 @@ def test_a_proof_is_complete_when_everything_is_pinned(lastbus, sample):
     assert code == 0
     assert "2 guarantees: 2 pinned, 0 unpinned, 0 declared; 0 errors\nnothing is frozen\n" in out
     assert (sample.root / "evidence/report.json").exists()
+    assert "1 failed" in (sample.root / "evidence/add-wrong/pytest.log").read_text()
 
 
 @pytest.mark.guarantee("FRZ-02", "FRZ-03")

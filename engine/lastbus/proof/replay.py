@@ -36,6 +36,7 @@ class Result:
     mutation: Mutation
     judgement: Judgement
     seconds: float
+    log: str = ""
 
     @property
     def verdict(self) -> Verdict:
@@ -101,12 +102,13 @@ def replay(
         slots = [Slot(project, Path(work), number, python, isolated) for number in range(max(1, jobs))]
         for slot in slots:
             ending.callback(slot.close)
-            slot.start()
+        with threads_for(slots) as pool:
+            list(pool.map(Slot.start, slots))
         baseline = measure(slots, [killer for mutation in mutations for killer in mutation.killers])
         outcome = Outcome(slots[0].version, jobs, baseline)
         if not baseline.red:
-            for slot in slots:
-                slot.preload(list(baseline.modules))
+            with threads_for(slots) as pool:
+                list(pool.map(Slot.preload, slots, [list(baseline.modules)] * len(slots)))
             outcome.results = _Round(project, slots, baseline, progress).play(mutations)
         outcome.wall_seconds = time.monotonic() - began
         return outcome
@@ -150,11 +152,11 @@ class _Round:
         doubt = self._doubt(mutation)
         if doubt is not None:
             return Result(mutation, doubt, 0.0)
-        first, _ = self._run(mutation, texts)
+        first, run = self._run(mutation, texts)
         if first.verdict is Verdict.TIMEOUT or not wants_second_run(first, mutation.expect):
-            return Result(mutation, first, time.monotonic() - began)
+            return Result(mutation, first, time.monotonic() - began, run.log)
         second, run = self._run(mutation, texts)
-        return Result(mutation, settle(first, second, run.late), time.monotonic() - began)
+        return Result(mutation, settle(first, second, run.late), time.monotonic() - began, run.log)
 
     def _again(self, mutation: Mutation, first: Result) -> Result:
         """Alone, in a fresh process, with a longer limit: the second opinion on a run over its limit.
@@ -165,7 +167,7 @@ class _Round:
         began = time.monotonic()
         second, run = self._run(mutation, texts, PATIENCE)
         seconds = first.seconds + time.monotonic() - began
-        return Result(mutation, settle(first.judgement, second, run.late), seconds)
+        return Result(mutation, settle(first.judgement, second, run.late), seconds, run.log)
 
     def _doubt(self, mutation: Mutation) -> Judgement | None:
         """Why the baseline already makes a run useless, if it does.

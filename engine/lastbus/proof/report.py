@@ -109,13 +109,14 @@ def ledger_line(ledger: Ledger) -> str:
 
 
 def write_evidence(folder: Path, project: Project, outcome: Outcome, ledger: Ledger) -> None:
-    """Fill `folder` with report.json and, for each mutation, its diff and what was said about it."""
+    """Fill `folder` with report.json and, for each mutation, its diff, its verdict and what pytest printed."""
     folder.mkdir(parents=True, exist_ok=True)
     for result in outcome.results:
         place = folder / result.mutation.id
         place.mkdir(exist_ok=True)
         (place / "mutation.diff").write_text(diff(project, result), encoding="utf-8")
         (place / "verdict.txt").write_text(result_line(result) + "\n", encoding="utf-8")
+        (place / "pytest.log").write_text(result.log, encoding="utf-8")
     body = {
         **to_json(outcome),
         "ledger": [row.to_json() for row in ledger.rows],

@@ -31,6 +31,7 @@ from lastbus.proof.verdict import Broken, Report, Run
 ZYGOTE: Final = Path(__file__).with_name("zygote.py")
 BOOT_SECONDS: Final = 60.0
 DEATH_SECONDS: Final = 10.0
+LOG_CHARACTERS: Final = 20_000
 LEFT_OUT: Final = frozenset(
     {".git", ".venv", ".tox", ".cache", ".lastbus", ".hypothesis", "__pycache__", "node_modules", "build", "dist"}
 )
@@ -228,11 +229,21 @@ class Slot:
         watch = Watch(limits, patience, began)
         notes = Notes()
         stopped = not self._follow(notes, watch, began)
-        ended = "finished" if notes.finished else "stopped" if stopped else "died"
-        return (
-            Run(notes.reports, notes.broken, ended, watch.late, notes.doing, time.monotonic() - began),  # type: ignore[arg-type]
-            notes,
+        run = Run(
+            reports=notes.reports,
+            broken=notes.broken,
+            ended="finished" if notes.finished else "stopped" if stopped else "died",
+            late=watch.late,
+            doing=notes.doing,
+            seconds=time.monotonic() - began,
+            log=self._said(),
         )
+        return run, notes
+
+    def _said(self) -> str:
+        if not self._log.exists():
+            return ""
+        return self._log.read_text(encoding="utf-8", errors="replace")[-LOG_CHARACTERS:]
 
     def _ready(self) -> None:
         if self._process is None or self._process.poll() is not None:

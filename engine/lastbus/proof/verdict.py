@@ -92,7 +92,10 @@ class Broken:
 
 @dataclass(frozen=True)
 class Run:
-    """Facts of one run. `late` says that a phase passed its limit, whether or not it then finished."""
+    """Facts of one run. `late` says that a phase passed its limit, whether or not it then finished.
+
+    `log` is the end of what pytest and the tests printed: for people, never for the verdict.
+    """
 
     reports: Sequence[Report] = ()
     broken: Sequence[Broken] = ()
@@ -100,6 +103,7 @@ class Run:
     late: bool = False
     doing: str = ""
     seconds: float = 0.0
+    log: str = ""
 
 
 @dataclass(frozen=True)
