@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from lastbus import Event
 from lastbus.sqlalchemy import SqlalchemyEventBus
@@ -18,7 +18,7 @@ from tests._backends.sqlalchemy import SqlBackend
 @pytest.fixture
 def engine(empty_url: str) -> Iterator[AsyncEngine]:
     """An engine that a synchronous program has injected; the program must not find connections in it."""
-    engine = create_async_engine(empty_url)
+    engine = create_async_engine(empty_url, poolclass=AsyncAdaptedQueuePool)
     asyncio.run(SqlalchemyEventBus(create_async_engine(empty_url, poolclass=NullPool)).ensure_tables())
     yield engine
     assert engine.sync_engine.pool.checkedin() == 0

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Connection, event, inspect, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import AsyncAdaptedQueuePool
 
 from lastbus import Event, EventStorageError
 from lastbus._backends.sqlalchemy.database import Database
@@ -242,7 +243,8 @@ SLOW = {
 
 
 async def test_a_cancelled_statement_leaves_the_pool_usable(backend: SqlBackend) -> None:
-    engine = create_async_engine(backend.engine.url, pool_size=1, max_overflow=0, pool_timeout=5)
+    options = {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": 5}
+    engine = create_async_engine(backend.engine.url, **options)
     started = asyncio.Event()
     event.listen(engine.sync_engine, "before_cursor_execute", lambda *_: started.set())
     async with opened(engine):
