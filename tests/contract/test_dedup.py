@@ -94,6 +94,18 @@ async def test_a_handled_event_leaves_one_success_in_its_history(bus: BaseBus, r
     assert len(recorder.events) == 1
 
 
+@pytest.mark.guarantee("CORE-50")
+async def test_a_failed_handler_leaves_no_success_in_the_history(bus: BaseBus) -> None:
+    handler, event = FailsOnce(bus, "h"), Event("t")
+    await bus.register_handler("t", handler, handler_id="h")
+
+    for _ in range(2):
+        await deliver(bus, event)
+
+    history = await bus.processing_tracker.get_processing_history(event.event_id)
+    assert [line["status"] for line in history] == ["error", "success"]
+
+
 @pytest.mark.guarantee("CORE-14")
 async def test_a_failed_handler_gives_its_claim_back(bus: BaseBus) -> None:
     handler, event = FailsOnce(bus, "h"), Event("t")
@@ -198,7 +210,7 @@ async def test_of_many_deliveries_at_once_one_runs(bus: BaseBus, recorder: Recor
 @pytest.mark.guarantee("CORE-40")
 async def test_a_claim_stands_for_as_long_as_its_handler_runs(clock: ManualClock, gate: Gate) -> None:
     tracker = LapsingTracker(clock)
-    async with InMemoryEventBus(processing_tracker=tracker, clock=clock) as bus:
+    async with InMemoryEventBus(processing_tracker=tracker, clock=clock, close_timeout=0) as bus:
         await bus.register_handler("t", gate.hold, handler_id="h")
         event_id = await bus.publish("t")
         await gate.has_entered()
@@ -246,7 +258,7 @@ async def test_a_claim_that_nobody_renews_lapses(backend: Backend) -> None:
 @pytest.mark.guarantee("CORE-40")
 async def test_one_renewer_serves_all_claims_and_ends_with_the_last(clock: ManualClock, gate: Gate) -> None:
     tracker = LapsingTracker(clock)
-    async with InMemoryEventBus(processing_tracker=tracker, clock=clock) as bus:
+    async with InMemoryEventBus(processing_tracker=tracker, clock=clock, close_timeout=0) as bus:
         await bus.register_handler("t", gate.hold)
         await bus.publish("t")
         await bus.publish("t")
@@ -269,7 +281,7 @@ async def test_a_store_that_refuses_a_renewal_is_asked_again(
     clock: ManualClock, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
     tracker = LapsingTracker(clock)
-    async with InMemoryEventBus(processing_tracker=tracker, clock=clock) as bus:
+    async with InMemoryEventBus(processing_tracker=tracker, clock=clock, close_timeout=0) as bus:
         await bus.register_handler("t", gate.hold, handler_id="h")
         event_id = await bus.publish("t")
         await gate.has_entered()
@@ -289,7 +301,7 @@ async def test_a_handler_that_lost_its_claim_says_that_its_event_may_run_twice(
     clock: ManualClock, gate: Gate, caplog: pytest.LogCaptureFixture
 ) -> None:
     tracker = LapsingTracker(clock)
-    async with InMemoryEventBus(processing_tracker=tracker, clock=clock) as bus:
+    async with InMemoryEventBus(processing_tracker=tracker, clock=clock, close_timeout=0) as bus:
         await bus.register_handler("t", gate.hold, handler_id="h")
         event_id = await bus.publish("t")
         await gate.has_entered()
