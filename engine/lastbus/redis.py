@@ -7,6 +7,7 @@ try:
 except ModuleNotFoundError as error:
     raise MissingExtraError(__name__, "redis") from error
 
+from lastbus._backends.redis.bus import RedisEventBus as RedisEventBus
 from lastbus._backends.redis.storage import RedisEventStorage as RedisEventStorage
 from lastbus._backends.redis.subscriptions import RedisEventSubscriptionStorage as RedisEventSubscriptionStorage
 from lastbus._backends.redis.tracker import RedisProcessingTracker as RedisProcessingTracker

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import math
 import uuid
 from abc import abstractmethod
 from types import TracebackType
 from typing import Any
 
 import fakeredis
+import fakeredis.aioredis
 from redis.asyncio import Redis
 
 from lastbus._backends.redis.connection import RedisConnection, make_client
 from lastbus._bus import BaseBus
 from lastbus._clock import Clock
 from lastbus.redis import (
+    RedisEventBus,
     RedisEventStorage,
     RedisEventSubscriptionStorage,
     RedisProcessingTracker,
@@ -40,7 +44,14 @@ class RedisBackend(Backend):
         return connection
 
     def _make_bus(self, **options: Any) -> BaseBus:
-        raise NotImplementedError
+        return RedisEventBus(
+            None,
+            f"{self.prefix}event:",
+            f"{self.prefix}subscription:",
+            f"{self.prefix}processed:",
+            client=self.client(),
+            **options,
+        )
 
     def event_storage(self, clock: Clock | None = None, ttl: float | None = None) -> RedisEventStorage:
         return RedisEventStorage(key_prefix=f"{self.prefix}event:", ttl=ttl, clock=clock, connection=self.connection())
@@ -59,6 +70,30 @@ class RedisBackend(Backend):
             await connection.aclose()
 
 
+class FakeConnection(fakeredis.aioredis.FakeAsyncRedisConnection):
+    """Waits for an answer as a socket does.
+
+    fakeredis waits with `asyncio.wait_for`, which swallows a cancellation that comes in the same turn as the answer
+    (CPython 3.10 and 3.11).
+    """
+
+    async def can_read(self, timeout: float | None = 0) -> bool:
+        socket = self._sock
+        if timeout == 0 or socket is None:
+            return socket is not None and not socket.responses.empty()
+        loop = asyncio.get_running_loop()
+        deadline = math.inf if timeout is None else loop.time() + timeout
+        timer = None if timeout is None else loop.call_at(deadline, socket._response_available.set)
+        try:
+            while socket.responses.empty() and self._sock is socket and loop.time() < deadline:
+                socket._response_available.clear()
+                await socket._response_available.wait()
+        finally:
+            if timer is not None:
+                timer.cancel()
+        return not socket.responses.empty()
+
+
 class FakeRedisBackend(RedisBackend):
     """A server within this process, gone with the test."""
 
@@ -69,7 +104,7 @@ class FakeRedisBackend(RedisBackend):
         self.server = fakeredis.FakeServer()
 
     def client(self, **options: Any) -> Redis:
-        return fakeredis.FakeAsyncRedis(server=self.server, **options)
+        return fakeredis.FakeAsyncRedis(server=self.server, connection_class=FakeConnection, **options)
 
 
 class ValkeyBackend(RedisBackend):

@@ -11,19 +11,20 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import Awaitable, Iterable
-from typing import Any, Final, TypeVar
+from collections.abc import AsyncGenerator, Awaitable, Iterable
+from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, quote_plus
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff
+from redis.backoff import ExponentialBackoff, NoBackoff
 from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
+from lastbus._backends.redis.cancellation import heed
 from lastbus._backends.redis.keys import glob_escape
 from lastbus._backends.redis.scripts import Script
 from lastbus._errors import EventStorageError
@@ -46,7 +47,8 @@ class RedisConnection:
     """One server, reached from any event loop: each loop gets a client of its own, made when it first asks.
 
     With `client`, the loop that asks first uses exactly that client, and other loops use a copy of it. Closing closes
-    the running loop's client with all its connections, handed in or not; asking again connects again.
+    the running loop's client with all its connections, handed in or not; asking again connects again. What nobody has
+    closed is closed when `asyncio.run` ends the loop.
     """
 
     def __init__(self, redis_url: str | None = None, client: Redis | None = None) -> None:
@@ -54,8 +56,7 @@ class RedisConnection:
             raise ValueError("redis_url or client is needed")
         self._url: Final = redis_url
         self._given: Final = client
-        self._given_is_free = client is not None
-        self._clients: dict[asyncio.AbstractEventLoop, Redis] = {}
+        self._held: dict[asyncio.AbstractEventLoop, Held] = {}
         settings = _settings_of_url(redis_url) if client is None else _settings_of_client(client)
         self.address: Final = _address(settings)
         self._secrets: Final = _spellings(settings.get("password"))
@@ -67,31 +68,41 @@ class RedisConnection:
     def current(self) -> Redis | None:
         """The running loop's client, if it has asked for one since the last close."""
         try:
-            return self._clients.get(asyncio.get_running_loop())
+            held = self._held.get(asyncio.get_running_loop())
         except RuntimeError:
             return None
+        return None if held is None else held.client
 
-    def client(self) -> Redis:
+    async def client(self) -> Redis:
         """The running loop's client. Nothing is sent before the first command."""
         loop = asyncio.get_running_loop()
-        known = self._clients.get(loop)
+        known = self._held.get(loop)
         if known is None:
-            for dead in [each for each in self._clients if each.is_closed()]:
-                del self._clients[dead]
-            known = self._clients[loop] = self._make()
-        return known
+            self._forget_dead_loops()
+            known = self._held[loop] = await hold(self._make())
+        return known.client
+
+    async def listening_client(self) -> Held:
+        """A client for a subscriber alone, to be closed by it: texts are bytes, and a lost connection is an error.
+
+        A subscriber has to know when it was cut off, so that nothing reconnects behind its back.
+        """
+        return await hold(
+            _copy(
+                await self.client(),
+                decode_responses=False,
+                retry=Retry(NoBackoff(), 0),
+                retry_on_error=[],
+                retry_on_timeout=False,
+                health_check_interval=0,
+            )
+        )
 
     async def aclose(self) -> None:
         """Close the running loop's client and its pool; harmless if there is none."""
-        client = self._clients.pop(asyncio.get_running_loop(), None)
-        if client is None:
-            return
-        try:
-            # `aclose` is there since redis-py 5.0.1, which deprecates the older name.
-            verb = getattr(client, "aclose", None) or client.close
-            await self.guard(verb(close_connection_pool=True))
-        finally:
-            self._given_is_free = self._given_is_free or client is self._given
+        held = self._held.pop(asyncio.get_running_loop(), None)
+        if held is not None:
+            await self.guard(held.aclose())
 
     async def command(self, *words: str | bytes | float) -> Any:
         """The reply to one command; texts in it are bytes, whether or not the client decodes by itself.
@@ -102,7 +113,7 @@ class RedisConnection:
 
     async def commands(self, batch: Iterable[tuple[str | bytes | float, ...]]) -> list[Any]:
         """The replies to several commands, sent in one round trip."""
-        pipeline = self.client().pipeline(transaction=False)
+        pipeline = (await self.client()).pipeline(transaction=False)
         for words in batch:
             pipeline.execute_command(*words, **{NEVER_DECODE: True})
         return await self.guard(pipeline.execute())
@@ -127,9 +138,12 @@ class RedisConnection:
                 return found
 
     async def guard(self, work: Awaitable[Result]) -> Result:
-        """Await `work` of the driver; its errors come out as `EventStorageError` without any secret."""
+        """Await `work` of the driver: its errors come out as `EventStorageError` without any secret.
+
+        A cancellation comes out as one, even where the driver loses it.
+        """
         try:
-            return await work
+            return await heed(work)
         except DRIVER_ERRORS as error:
             failure = self.failure(error)
         # Raised outside the except block, so that not even `__context__` holds what was left out.
@@ -153,7 +167,7 @@ class RedisConnection:
         return True
 
     async def _send(self, words: tuple[Any, ...]) -> Any:
-        execute: Any = self.client().execute_command  # Not typed by every version of redis-py.
+        execute: Any = (await self.client()).execute_command  # Not typed by every version of redis-py.
         return await execute(*words, **{NEVER_DECODE: True})
 
     async def _run(self, script: Script, arguments: tuple[Any, ...]) -> Any:
@@ -162,14 +176,46 @@ class RedisConnection:
         except NoScriptError:
             return await self._send(("EVAL", script.text, *arguments))
 
+    def _forget_dead_loops(self) -> None:
+        """All but the one that used the client that was handed in: what it may have left open cannot be used again."""
+        for loop, held in list(self._held.items()):
+            if loop.is_closed() and held.client is not self._given:
+                del self._held[loop]
+
     def _make(self) -> Redis:
         if self._given is None:
             assert self._url is not None
             return make_client(self._url)
-        if not self._given_is_free:
-            return _copy(self._given)
-        self._given_is_free = False
-        return self._given
+        is_in_use = any(held.client is self._given for held in self._held.values())
+        return _copy(self._given) if is_in_use else self._given
+
+
+class Held(NamedTuple):
+    """A client, and what closes it: by `aclose`, or by itself when the loop comes to its end."""
+
+    client: Redis
+    keeper: AsyncGenerator[None, None]
+
+    async def aclose(self) -> None:
+        """Close the client with every connection of its pool; harmless when called again."""
+        await self.keeper.aclose()
+
+
+async def hold(client: Redis) -> Held:
+    """Make sure that `client` is closed by the end of the running loop."""
+
+    async def keep() -> AsyncGenerator[None, None]:
+        # A loop that ends properly (`asyncio.run`) finishes the generators that have begun on it and are left over.
+        try:
+            yield
+        finally:
+            # `aclose` is there since redis-py 5.0.1, which deprecates the older name.
+            verb: Any = getattr(client, "aclose", None) or client.close
+            await verb(close_connection_pool=True)
+
+    keeper = keep()
+    await keeper.__anext__()
+    return Held(client, keeper)
 
 
 def make_client(redis_url: str) -> Redis:
@@ -189,11 +235,13 @@ def make_client(redis_url: str) -> Redis:
     return Redis(connection_pool=pool)
 
 
-def _copy(client: Redis) -> Redis:
-    """A client of the same kind and settings, with connections of its own."""
+def _copy(client: Redis, **changes: Any) -> Redis:
+    """A client of the same kind and settings, but for `changes`, with connections of its own."""
     pool = client.connection_pool
     fresh = type(pool)(
-        connection_class=pool.connection_class, max_connections=pool.max_connections, **pool.connection_kwargs
+        connection_class=pool.connection_class,
+        max_connections=pool.max_connections,
+        **{**pool.connection_kwargs, **changes},
     )
     return type(client)(connection_pool=fresh)
 
@@ -240,7 +288,7 @@ class RedisBacked:
 
     async def initialize(self) -> None:
         """Make the running loop's client, if there is none; nothing is sent yet."""
-        self._connection.client()
+        await self._connection.client()
 
     async def aclose(self) -> None:
         """Close the running loop's client with its connections; the next use connects again."""

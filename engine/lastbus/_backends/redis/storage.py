@@ -8,6 +8,7 @@ from typing import Final
 
 from redis.asyncio import Redis
 
+from lastbus._backends.redis.announcements import Announcement
 from lastbus._backends.redis.connection import RedisBacked, RedisConnection
 from lastbus._backends.redis.keys import EVENT_PREFIX, EventKeys, check_prefix
 from lastbus._backends.redis.lifetime import lifetime_ms
@@ -51,17 +52,22 @@ class RedisEventStorage(RedisBacked, EventStorage):
         """Keep `event`, replacing one of the same id with its index entry, in one round trip. Nothing is announced."""
         return await self.store_encoded(event, event.model_dump_json())
 
-    async def store_encoded(self, event: Event, text: str) -> str:
-        """Like `store_event`, for a caller that already holds the event's JSON."""
-        await self._store(event, text, "", "")
-        return event.event_id
+    async def store_encoded(self, event: Event, text: str, announcement: Announcement | None = None) -> str:
+        """Like `store_event`, for a caller that already holds the event's JSON; announced, if asked, on the same trip.
 
-    async def store_and_announce(self, event: Event, text: str, channel: str, extra: str) -> None:
-        """Keep `event` and publish it on `channel`, all in the same round trip.
-
-        What is published is `text` with its closing brace replaced by `extra`.
+        Keeps: STORE-05, STORE-06, IDX-01, IDX-03, IDX-04.
         """
-        await self._store(event, text, channel, extra)
+        await self._connection.run(
+            STORE_EVENT,
+            [self._keys.row(event.event_id), self._keys.type_index(event.event_type)],
+            text,
+            event.event_id,
+            repr(float(event.timestamp)),
+            self._ttl_ms,
+            self._keys.types,
+            *(announcement or ("", "")),
+        )
+        return event.event_id
 
     async def get_event(self, event_id: str) -> Event | None:
         """The stored event, or None for an unknown id; `EventError` for a row that cannot be read."""
@@ -102,23 +108,6 @@ class RedisEventStorage(RedisBacked, EventStorage):
         """Forget an event and its index entry in one step; False if it was not there."""
         keys = [self._keys.row(check_name("event_id", event_id))]
         return bool(await self._connection.run(DELETE_EVENT, keys, event_id, self._keys.types))
-
-    async def _store(self, event: Event, text: str, channel: str, extra: str) -> None:
-        """Row, index entry, lifetimes and announcement in one script.
-
-        Keeps: STORE-05, STORE-06, IDX-01, IDX-03, IDX-04.
-        """
-        await self._connection.run(
-            STORE_EVENT,
-            [self._keys.row(event.event_id), self._keys.type_index(event.event_type)],
-            text,
-            event.event_id,
-            repr(float(event.timestamp)),
-            self._ttl_ms,
-            self._keys.types,
-            channel,
-            extra,
-        )
 
     async def _types(self) -> list[str]:
         return sorted(rest.decode(errors="replace") for rest in await self._connection.scan(self._keys.types))

@@ -8,7 +8,6 @@ from collections.abc import Sequence
 from typing import Any, Final
 from uuid import uuid4
 
-from pydantic import ValidationError
 from redis.asyncio import Redis
 
 from lastbus._backends.redis.connection import RedisBacked, RedisConnection
@@ -168,9 +167,10 @@ def _encode(subscription: EventSubscription) -> str:
 
 def _decode(row: bytes, marks: Sequence[bytes]) -> EventSubscription:
     try:
-        subscription = EventSubscription.model_validate_json(row)
+        # Not `model_validate_json`: pydantic's own reader refuses lone surrogates, which JSON can carry.
+        subscription = EventSubscription.model_validate(json.loads(row))
         subscription.processed_events |= {mark.decode() for mark in marks}
-    except (ValidationError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise EventError(f"not a stored subscription ({type(error).__name__}): {row[:80]!r}") from error
     return subscription
 

@@ -1,0 +1,136 @@
+"""The Redis bus: `BaseBus` over three stores on one server, with a listener for what other processes announce."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections import Counter
+from typing import Any, Final
+
+from redis.asyncio import Redis
+
+from lastbus._backends.redis.announcements import Note, announce
+from lastbus._backends.redis.connection import RedisConnection
+from lastbus._backends.redis.keys import EVENT_PREFIX, SUBSCRIPTION_PREFIX, TRACKER_PREFIX, Channels
+from lastbus._backends.redis.listeners import Listener, Topic
+from lastbus._backends.redis.storage import RedisEventStorage
+from lastbus._backends.redis.subscriptions import RedisEventSubscriptionStorage
+from lastbus._backends.redis.tracker import RedisProcessingTracker
+from lastbus._bus import BaseBus
+from lastbus._model.event import Event
+from lastbus._model.patterns import is_exact
+
+
+class RedisEventBus(BaseBus):
+    """An event bus for any number of processes on one Redis server, given by a URL or a redis-py asyncio client.
+
+    The prefixes say where things are kept; a custom event prefix also moves the channels, unless `channel_prefix` says
+    where they are. `ttl` is the life of events and of their marks in seconds. Other options are those of every bus:
+    `close_timeout`, `on_overdue`, `max_pending_callbacks`, `publish_sync_drain_timeout`, `clock`. Closing the bus
+    closes its connections, those of a client that was handed in included.
+
+    What other processes announce while the listener is cut off is in the storage, but nobody here hears of it.
+    """
+
+    def __init__(
+        self,
+        redis_url: str | None = None,
+        event_key_prefix: str = EVENT_PREFIX,
+        subscription_key_prefix: str = SUBSCRIPTION_PREFIX,
+        processing_key_prefix: str = TRACKER_PREFIX,
+        client: Redis | None = None,
+        channel_prefix: str | None = None,
+        *,
+        ttl: float | None = None,
+        **options: Any,
+    ) -> None:
+        shared = RedisConnection(redis_url, client)
+        clock = options.get("clock")
+        super().__init__(
+            event_storage=RedisEventStorage(None, event_key_prefix, ttl, clock=clock, connection=shared),
+            subscription_storage=RedisEventSubscriptionStorage(None, subscription_key_prefix, connection=shared),
+            processing_tracker=RedisProcessingTracker(None, processing_key_prefix, ttl, clock=clock, connection=shared),
+            **options,
+        )
+        self.pubsub: Listener | None = None
+        self.redis: RedisConnection | None = None
+        self._connection: Final = shared
+        self._channels: Final = Channels.beside(event_key_prefix, channel_prefix)
+        self._control_prefix: Final = f"{event_key_prefix}wake:"
+        self._serial: Final = itertools.count()
+        self._waited: Final[Counter[Topic]] = Counter()
+
+    async def _open(self) -> None:
+        """Reach the server, and hear whatever handlers are there already."""
+        await self._connection.command("PING")
+        self._refuse_closed("start")
+        self.redis = self._connection
+        if topics := self._wanted():
+            await self._listen(topics)
+
+    async def _store(self, event: Event, text: str, deduplicate: bool) -> None:
+        """Store, index and announce in one round trip."""
+        note = Note(self.instance_id, f"{self.instance_id}-{next(self._serial)}", deduplicate)
+        announcement = announce(self._channels.channel(event.event_type), note)
+        await self.event_storage.store_encoded(event, text, announcement)  # type: ignore[call-arg]
+
+    async def _cover(self, pattern: str | None) -> None:
+        await self._listen({self._topic(pattern)})
+
+    def _uncover(self, pattern: str | None) -> None:
+        if self.pubsub is not None:
+            self.pubsub.touch()
+
+    async def _cover_waiter(self, event_type: str, future: asyncio.Future[Event]) -> None:
+        """Hear the type until `future` is done."""
+        topic = self._topic_of_type(event_type)
+        self._waited[topic] += 1
+        future.add_done_callback(lambda _: self._uncover_waiter(topic))
+        try:
+            await self._listen({topic}, future)
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _uncover_waiter(self, topic: Topic) -> None:
+        self._waited[topic] -= 1
+        if not self._waited[topic]:
+            del self._waited[topic]
+        self._uncover(None)
+
+    async def _listen(self, topics: set[Topic], unless: asyncio.Future[Any] | None = None) -> None:
+        """Return when `topics` are heard on this loop; the first call starts the listener."""
+        listener = self.pubsub
+        if listener is None or listener.loop is not asyncio.get_running_loop():
+            # In the bus's own context: what it hears is not to look as if it came from whoever asked first.
+            listener = self.pubsub = self._owner_context.copy().run(self._start_listener)
+        await listener.confirm(topics, unless)
+
+    def _start_listener(self) -> Listener:
+        listener = Listener(
+            self._connection,
+            self._channels,
+            self._control_prefix,
+            origin=self.instance_id,
+            wanted=self._wanted,
+            receive=self._receive,
+            clock=self._clock,
+        )
+        listener.start()
+        return listener
+
+    def _running_listeners(self) -> list[asyncio.Task[Any]]:
+        listening = () if self.pubsub is None else self.pubsub.tasks
+        return [*super()._running_listeners(), *listening]
+
+    def _wanted(self) -> set[Topic]:
+        """What handlers and waiters need to hear, now."""
+        return {self._topic(each.pattern) for each in self._registry} | set(self._waited)
+
+    def _topic(self, pattern: str | None) -> Topic:
+        if pattern is None or not is_exact(pattern):
+            return Topic(self._channels.pattern, is_pattern=True)
+        return self._topic_of_type(pattern)
+
+    def _topic_of_type(self, event_type: str) -> Topic:
+        return Topic(self._channels.channel(event_type), is_pattern=False)
