@@ -14,12 +14,18 @@ class InMemoryEventSubscriptionStorage(EventSubscriptionStorage):
         self._by_id: dict[str, EventSubscription] = {}
 
     async def store_subscription(self, subscription: EventSubscription) -> str:
-        """Keep a copy."""
+        """Keep a copy.
+
+        Keeps: MEM-12.
+        """
         self._by_id[subscription.subscription_id] = subscription.model_copy(deep=True)
         return subscription.subscription_id
 
     async def get_subscription(self, subscription_id: str) -> EventSubscription | None:
-        """A copy, or None."""
+        """A copy, or None.
+
+        Keeps: MEM-12.
+        """
         found = self._by_id.get(check_name("subscription_id", subscription_id))
         return None if found is None else found.model_copy(deep=True)
 
@@ -30,7 +36,10 @@ class InMemoryEventSubscriptionStorage(EventSubscriptionStorage):
         flow_id: str | None = None,
         node_id: str | None = None,
     ) -> list[EventSubscription]:
-        """Copies of those that are stored under every given value, oldest first."""
+        """Copies of those that are stored under every given value, oldest first.
+
+        Keeps: MEM-12.
+        """
         wanted = {
             "event_type": event_type,
             "correlation_id": correlation_id,

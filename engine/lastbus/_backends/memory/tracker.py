@@ -13,14 +13,13 @@ from lastbus._ports.tracker import Attempt, EventProcessingTracker
 
 
 class _Record:
-    """What is known of one event: who claims it, who has handled it, and the attempts."""
+    """What is known of one event: for each handler its claim's owner, or None once it is marked; and the attempts."""
 
-    __slots__ = ("attempts", "claims", "marks", "updated_at")
+    __slots__ = ("attempts", "handlers", "updated_at")
 
     def __init__(self, now: float) -> None:
         self.updated_at = now
-        self.claims: dict[str, str] = {}
-        self.marks: set[str] = set()
+        self.handlers: dict[str, str | None] = {}
         self.attempts: list[_Line] = []
 
 
@@ -45,21 +44,21 @@ class InMemoryProcessingTracker(EventProcessingTracker):
         Keeps: CORE-14, CORE-16.
         """
         record = self._touch(event_id)
-        if handler_id in record.marks or handler_id in record.claims:
+        if handler_id in record.handlers:
             return False
-        record.claims[handler_id] = owner
+        record.handlers[handler_id] = owner
         return True
 
     async def renew_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
         """Whether the claim is `owner`'s; it needs no renewal here."""
         record = self._records.get(event_id)
-        return record is not None and record.claims.get(handler_id) == owner
+        return record is not None and record.handlers.get(handler_id) == owner
 
     async def release_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
         """Give the pair back if the claim is `owner`'s."""
         if not await self.renew_claim(event_id, handler_id, owner):
             return False
-        del self._records[event_id].claims[handler_id]
+        del self._records[event_id].handlers[handler_id]
         return True
 
     async def mark_event_processed(self, event_id: str, handler_id: str, owner: str | None = None) -> bool:
@@ -68,16 +67,16 @@ class InMemoryProcessingTracker(EventProcessingTracker):
         Keeps: CORE-14, CORE-16.
         """
         record = self._touch(event_id)
-        if handler_id in record.marks or (owner is not None and record.claims.get(handler_id, owner) != owner):
+        holder = record.handlers.get(handler_id, "")
+        if holder is None or (owner is not None and holder not in ("", owner)):
             return False
-        record.claims.pop(handler_id, None)
-        record.marks.add(handler_id)
+        record.handlers[handler_id] = None
         return True
 
     async def is_event_processed(self, event_id: str, handler_id: str) -> bool:
         """Whether the pair is marked."""
         record = self._records.get(check_name("event_id", event_id))
-        return record is not None and check_name("handler_id", handler_id) in record.marks
+        return record is not None and record.handlers.get(check_name("handler_id", handler_id), "") is None
 
     async def record_processing_attempt(
         self, event_id: str, handler_id: str, status: str, error: str | None = None
@@ -123,7 +122,7 @@ class InMemoryProcessingTracker(EventProcessingTracker):
         """Records without news since before `time`; those with a claim are in use and stay."""
         forgotten = 0
         for event_id in list(self._stale(time)):
-            if not self._records[event_id].claims:
+            if not any(self._records[event_id].handlers.values()):
                 del self._records[event_id]
                 forgotten += 1
         return forgotten
