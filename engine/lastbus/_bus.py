@@ -16,7 +16,7 @@ from uuid import uuid4
 
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._close.closer import Closer
-from lastbus._close.selfclose import descends_from, enter
+from lastbus._close.selfclose import IN_DISPATCH, descends_from
 from lastbus._close.state import OnOverdue
 from lastbus._dispatch.attempts import Attempts
 from lastbus._dispatch.bridge import Bridge, drain
@@ -86,7 +86,7 @@ class BaseBus(Closer, EventBus):
         self._claims = Claims(processing_tracker, self._clock, self.instance_id)
         attempts = Attempts(processing_tracker, self._clock, self._handler_pool)
         delivery = Delivery(self._claims, attempts)
-        self._dispatcher = Dispatcher(self._pending_tasks, self._slots, delivery, lambda: enter(self))
+        self._dispatcher = Dispatcher(self._pending_tasks, self._slots, delivery, IN_DISPATCH, self)
         self._intake = Intake(self._registry, self._slots, self._refuse_closed, self._is_inside_dispatch)
         self._bridge = Bridge()
         self._home: asyncio.AbstractEventLoop | None = None

@@ -15,7 +15,7 @@ from lastbus.testing import Gate, Recorder, everyone_blocked
 from tests._backends import Backend
 from tests.contract.waiting import settled, until
 
-DELIVERY = "Dispatcher._run"
+DELIVERY = "Dispatcher._deliver_announced"
 
 
 def errors(caplog: pytest.LogCaptureFixture) -> list[str]:

@@ -10,11 +10,7 @@ import contextvars
 from typing import Final
 
 IN_DISPATCH: Final[contextvars.ContextVar[object | None]] = contextvars.ContextVar("lastbus_in_dispatch", default=None)
-
-
-def enter(bus: object) -> None:
-    """Mark the current context as a handler's of `bus`; the context ends with the delivery's task."""
-    IN_DISPATCH.set(bus)
+"""The bus in whose handler the current context runs; every context that is copied from it says the same."""
 
 
 def descends_from(bus: object) -> bool:

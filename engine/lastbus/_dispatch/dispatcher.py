@@ -11,7 +11,6 @@ import asyncio
 import contextvars
 import logging
 from collections import deque
-from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from lastbus._dispatch.capacity import Slots
@@ -23,7 +22,7 @@ from lastbus._tasks import spawn
 logger = logging.getLogger("lastbus.dispatch")
 
 Label = tuple[str, str]
-Enter = Callable[[], object]
+Marker = contextvars.ContextVar[object | None]
 
 
 class Queued(NamedTuple):
@@ -50,13 +49,14 @@ class Dispatcher:
     """Starts deliveries; `pending` (shared with the close contract) holds each of them until it ends."""
 
     def __init__(
-        self, pending: dict[asyncio.Future[Any], Label], slots: Slots, delivery: Delivery, enter: Enter
+        self, pending: dict[asyncio.Future[Any], Label], slots: Slots, delivery: Delivery, marker: Marker, bus: object
     ) -> None:
         self._pending = pending
         self._slots = slots
         self._slots.heir = self._start_next
         self._deliver = delivery.deliver
-        self._enter = enter
+        self._marker = marker
+        self._bus = bus
         self._backlog: deque[Queued] = deque()
         self._stopped = False
 
@@ -74,16 +74,20 @@ class Dispatcher:
             self._refuse(event, handlers, holds_slot)
             return []
         ends: list[asyncio.Future[Any]] = []
-        for registration in handlers:
-            if not (holds_slot or self._slots.try_take()):
-                ends.append(self._queue(event, registration, deduplicate))
-                continue
-            holds_slot = False
-            task = self._start(event, registration, deduplicate)
-            if task is None:
-                self._slots.give_back()
-            else:
-                ends.append(task)
+        token = self._marker.set(self._bus)  # A task, and a place in the backlog, copies the context it is made in.
+        try:
+            for registration in handlers:
+                if not (holds_slot or self._slots.try_take()):
+                    ends.append(self._queue(event, registration, deduplicate))
+                    continue
+                holds_slot = False
+                task = self._start(event, registration, deduplicate)
+                if task is None:
+                    self._slots.give_back()
+                else:
+                    ends.append(task)
+        finally:
+            self._marker.reset(token)
         return ends
 
     def backlog(self) -> list[Label]:
@@ -135,9 +139,11 @@ class Dispatcher:
         Keeps: CAP-29, MEM-05.
         """
         label = (event.event_id, registration.handler_id)
+        has_factory = asyncio.get_running_loop().get_task_factory() is not None
+        deliver = self._deliver_announced if has_factory else self._deliver
         try:
             return spawn(
-                self._run(event, registration, deduplicate, label),
+                deliver(event, registration, deduplicate),
                 name=registration.task_name,
                 owner=self._pending,
                 label=label,
@@ -149,11 +155,14 @@ class Dispatcher:
             logger.exception("event %s was not handed to handler %s: the loop made no task for it", *label)
             return None
 
-    async def _run(self, event: Event, registration: Registration, deduplicate: bool, label: Label) -> None:
+    async def _deliver_announced(self, event: Event, registration: Registration, deduplicate: bool) -> None:
+        """A task factory may run a task's first step before `spawn` knows of the task: it is held from that step on.
+
+        Keeps: CAP-29.
+        """
         task = asyncio.current_task()
         assert task is not None
-        self._pending[task] = label  # An eager task is here before `spawn` knows of it.
-        self._enter()
+        self._pending[task] = (event.event_id, registration.handler_id)
         await self._deliver(event, registration, deduplicate)
 
     def _on_done(self, task: asyncio.Task[Any]) -> None:

@@ -7,7 +7,6 @@ publish that is still being stored counts as in flight: a close waits for it, an
 from __future__ import annotations
 
 import asyncio
-from collections import Counter
 from collections.abc import Callable
 
 from lastbus._dispatch.capacity import Slots
@@ -31,7 +30,7 @@ class Intake:
         self._slots = slots
         self._refuse_closed = refuse_closed
         self._is_inside_dispatch = is_inside_dispatch
-        self._storing: Counter[str] = Counter()
+        self._storing: dict[str, int] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._emptied: asyncio.Future[None] | None = None
 
@@ -74,7 +73,7 @@ class Intake:
 
         Keeps: CAP-27, CAP-36.
         """
-        self._storing[event_id] += 1
+        self._storing[event_id] = self._storing.get(event_id, 0) + 1
         self._loop = asyncio.get_running_loop()
 
     def leave(self, event_id: str) -> None:

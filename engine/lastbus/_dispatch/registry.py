@@ -82,7 +82,7 @@ class HandlerRegistry:
     def remove(self, handler_id: str) -> Registration | None:
         """Forget a handler; None if it was not there.
 
-        Keeps: CORE-43, CORE-47.
+        Keeps: CORE-43.
         """
         registration = self._by_id.pop(handler_id, None)
         self._matching.clear()
