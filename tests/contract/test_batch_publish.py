@@ -22,12 +22,12 @@ async def test_a_batch_is_published_in_order_and_its_ids_are_returned(bus: BaseB
 
 
 @pytest.mark.guarantee("CORE-42")
-@pytest.mark.parametrize("bad", [{"n": 1}, Event("t", {"v": float("nan")}), "", 7], ids=range(4))
-async def test_one_malformed_event_keeps_the_whole_batch_out(bus: BaseBus, recorder: Recorder, bad: object) -> None:
+async def test_one_malformed_event_keeps_the_whole_batch_out(bus: BaseBus, recorder: Recorder) -> None:
     await bus.register_handler("*", recorder)
 
-    with pytest.raises((ValueError, TypeError)):
-        await bus.batch_publish(["good", bad])  # type: ignore[list-item]
+    for bad in ({"n": 1}, Event("t", {"v": float("nan")}), "", 7):
+        with pytest.raises((ValueError, TypeError)):
+            await bus.batch_publish(["good", bad])  # type: ignore[list-item]
     await settled(bus)
 
     assert recorder.events == []

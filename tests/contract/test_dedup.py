@@ -37,29 +37,42 @@ class LapsingTracker(InMemoryProcessingTracker):
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock=clock)
         self.clock = clock
-        self.until: dict[tuple[str, str], float] = {}
+        self.standing: dict[tuple[str, str], tuple[str, float]] = {}
         self.renewals = 0
         self.fails = False
 
+    def owner_of(self, event_id: str, handler_id: str) -> str | None:
+        """Whose claim stands now."""
+        owner, until = self.standing.get((event_id, handler_id), (None, 0.0))
+        return owner if until > self.clock.time() else None
+
     async def claim_event(self, event_id: str, handler_id: str, owner: str) -> bool:
         """A claim that has lapsed gives way."""
-        pair = event_id, handler_id
-        if self.until.get(pair, 0) <= self.clock.time() and event_id in self._records:
-            self._records[event_id].claims.pop(handler_id, None)
-        if not await super().claim_event(event_id, handler_id, owner):
+        if await self.is_event_processed(event_id, handler_id) or self.owner_of(event_id, handler_id) is not None:
             return False
-        self.until[pair] = self.clock.time() + self.claim_ttl
+        self.standing[event_id, handler_id] = owner, self.clock.time() + self.claim_ttl
         return True
 
     async def renew_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
-        """Another minute."""
+        """Another minute, unless it has lapsed."""
         self.renewals += 1
         if self.fails:
             raise OSError("no store")
-        if not await super().renew_claim(event_id, handler_id, owner):
+        if self.owner_of(event_id, handler_id) != owner:
             return False
-        self.until[event_id, handler_id] = self.clock.time() + self.claim_ttl
+        self.standing[event_id, handler_id] = owner, self.clock.time() + self.claim_ttl
         return True
+
+    async def release_claim(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """The pair is free."""
+        return self.standing.pop((event_id, handler_id), ("", 0.0))[0] == owner
+
+    async def mark_event_processed(self, event_id: str, handler_id: str, owner: str | None = None) -> bool:
+        """Refused if somebody else holds the pair."""
+        if owner is not None and self.owner_of(event_id, handler_id) not in (None, owner):
+            return False
+        self.standing.pop((event_id, handler_id), None)
+        return await super().mark_event_processed(event_id, handler_id)
 
 
 async def deliver(bus: BaseBus, event: Event, deduplicate: bool = True) -> None:
@@ -305,7 +318,7 @@ async def test_a_handler_that_lost_its_claim_says_that_its_event_may_run_twice(
         await bus.register_handler("t", gate.hold, handler_id="h")
         event_id = await bus.publish("t")
         await gate.has_entered()
-        tracker.until.clear()
+        tracker.standing.clear()
         assert await tracker.claim_event(event_id, "h", "somebody else")
 
         gate.open()

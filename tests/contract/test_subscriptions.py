@@ -68,24 +68,21 @@ async def test_a_subscription_calls_nobody(bus: BaseBus, recorder: Recorder) -> 
 
 
 @pytest.mark.guarantee("CORE-29", "CORE-35", "CORE-36", "CORE-37")
-@pytest.mark.parametrize(
-    "bad",
-    [
-        {"event_type": ""},
-        {"event_type": "a\0b"},
-        {"correlation_id": " "},
-        {"flow_id": "x" * 513},
-        {"node_id": "\ud83d"},
-        {"timeout": -1},
-        {"timeout": math.nan},
-        {"filter_condition": {"a": object()}},
-        {"filter_condition": {"a": math.nan}},
-    ],
-    ids=range(9),
-)
-async def test_a_subscription_that_cannot_be_stored_is_refused(bus: BaseBus, bad: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        await bus.register_subscription(**{"event_type": "t", **bad})
+async def test_a_subscription_that_cannot_be_stored_is_refused_by_its_field(bus: BaseBus) -> None:
+    for field, bad in (
+        ("event_type", ""),
+        ("event_type", "a\0b"),
+        ("correlation_id", " "),
+        ("flow_id", "x" * 513),
+        ("node_id", "\ud83d"),
+        ("timeout", -1),
+        ("timeout", math.nan),
+        ("filter_condition", {"a": object()}),
+        ("filter_condition", {"a": math.nan}),
+    ):
+        arguments: dict[str, Any] = {"event_type": "t", field: bad}
+        with pytest.raises(ValueError, match=field):
+            await bus.register_subscription(**arguments)
 
     assert await bus.subscription_storage.list_subscriptions() == []
 
