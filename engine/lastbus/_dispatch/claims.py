@@ -71,6 +71,10 @@ class Claims:
         await self._tracker.release_claim(*claim)
 
     def _hold(self, claim: Claim, ttl: float) -> None:
+        """Have the claim renewed three times in its life.
+
+        Keeps: CORE-40.
+        """
         self._held.add(claim)
         if not self._renewer:
             spawn(
