@@ -1,0 +1,106 @@
+"""Completion: each caller waits on a future of its own, and nothing that happens to one reaches another."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from lastbus import CloseTimeout
+from lastbus.testing import everyone_blocked
+from tests.close.rig import Outcome, Rig, closed
+
+
+async def test_concurrent_callers_share_one_teardown_and_its_outcome() -> None:
+    rig = Rig()
+
+    outcomes = await asyncio.gather(*(closed(rig) for _ in range(10)))
+
+    assert outcomes == [Outcome("returned")] * 10
+    assert (rig._teardown_runs, rig.calls) == (1, [1] * 5)
+
+
+@pytest.mark.parametrize("victim", [0, 1], ids=["first", "second"])
+async def test_cancelling_one_caller_reaches_neither_the_teardown_nor_the_other(victim: int) -> None:
+    rig = Rig(close_timeout=30)
+    may_end = asyncio.Event()
+    rig.run("event", may_end.wait)
+    callers = [asyncio.ensure_future(rig.close()) for _ in range(2)]
+    await everyone_blocked()
+
+    callers[victim].cancel()
+    await everyone_blocked()
+    assert (callers[victim].cancelled(), callers[1 - victim].done()) == (True, False)
+    may_end.set()
+    await asyncio.wait({callers[1 - victim]}, timeout=2)
+
+    assert callers[1 - victim].exception() is None
+    assert rig._teardown_runs == 1
+
+
+@pytest.mark.parametrize("step", ["release of redis", "listeners", "running handlers"])
+async def test_a_callers_own_deadline_names_the_step_that_is_out_and_leaves_the_close_alone(step: str) -> None:
+    rig = Rig(close_timeout=30)
+    may_end = asyncio.Event()
+
+    async def deaf() -> None:
+        while not may_end.is_set():
+            try:
+                await may_end.wait()
+            except asyncio.CancelledError:
+                continue
+
+    if step == "release of redis":
+        rig.components["redis"].may_end = may_end
+    elif step == "listeners":
+        rig.listen(deaf)
+    else:
+        rig.run("event", may_end.wait)
+    await everyone_blocked()
+
+    with pytest.raises(CloseTimeout, match=step) as caught:
+        await rig.close(timeout=0.02)
+
+    assert isinstance(caught.value, TimeoutError)
+    may_end.set()
+    assert await closed(rig) == Outcome("returned")
+    assert (rig._teardown_runs, rig.calls) == (1, [1] * 5)
+
+
+async def test_a_deadline_leaves_no_timer_and_no_callback_behind() -> None:
+    rig = Rig(close_timeout=30)
+    may_end = asyncio.Event()
+    rig.run("event", may_end.wait)
+    future = rig.request_close()
+    before = len(future._callbacks or ())  # type: ignore[attr-defined]
+
+    with pytest.raises(CloseTimeout):
+        await rig.close(timeout=0)
+
+    assert len(future._callbacks or ()) == before  # type: ignore[attr-defined]
+    may_end.set()
+    assert await closed(rig) == Outcome("returned")
+
+
+async def test_a_close_that_is_over_needs_no_time() -> None:
+    rig = Rig()
+    await rig.close()
+
+    await rig.close(timeout=0)
+
+    assert rig._teardown_runs == 1
+
+
+async def test_a_failure_is_raised_to_every_caller_of_its_round() -> None:
+    rig = Rig(close_timeout=30)
+    may_end = asyncio.Event()
+    rig.run("event", may_end.wait)
+    callers = [asyncio.ensure_future(closed(rig)) for _ in range(3)]
+    await everyone_blocked()
+    assert rig._teardown_task is not None
+
+    rig._teardown_task.cancel()
+
+    assert await asyncio.gather(*callers) == [Outcome("raised", "teardown-incomplete")] * 3
+    may_end.set()
+    assert await closed(rig) == Outcome("returned")
