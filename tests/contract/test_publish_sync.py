@@ -268,6 +268,24 @@ async def test_its_own_handlers_are_waited_for_whether_or_not_the_back_end_liste
 
 
 @pytest.mark.guarantee("CORE-26")
+async def test_its_own_late_handlers_are_named_whether_or_not_the_back_end_listens(
+    backend: Backend, gate: Gate, caplog: pytest.LogCaptureFixture
+) -> None:
+    clock = ManualClock()
+    bus = backend.make_bus(clock=clock)
+    await bus.register_handler("t", gate.hold)
+    publishing = await in_thread(bus, "t")
+    await gate.has_entered()
+
+    clock.advance(5)
+    event_id = await publishing
+    gate.open()
+
+    late = [record.getMessage() for record in caplog.records if "publish_sync" in record.getMessage()]
+    assert [event_id in each for each in late] == [True]
+
+
+@pytest.mark.guarantee("CORE-26")
 async def test_handlers_of_other_buses_are_not_waited_for(backend: Backend, gate: Gate) -> None:
     publisher, other = backend.make_bus(), backend.make_bus()
     await other.register_handler("t", gate.hold)

@@ -27,6 +27,13 @@ async def begin(bus: BaseBus, *args: Any, **options: Any) -> Waiting:
     return waiting
 
 
+async def heard(backend: Backend, clock: ManualClock) -> BaseBus:
+    """A bus that hears type "t" already, so that no wait has to ask its back end on the test's clock."""
+    bus = backend.make_bus(clock=clock)
+    await bus.register_handler("t", Recorder())
+    return bus
+
+
 @pytest.mark.guarantee("CORE-27")
 async def test_the_event_that_was_waited_for_is_returned(bus: BaseBus) -> None:
     waiting = await begin(bus, "t")
@@ -141,7 +148,7 @@ async def test_a_waiter_may_wait_again_at_once(bus: BaseBus) -> None:
 @pytest.mark.guarantee("CORE-28")
 async def test_a_wait_ends_at_its_deadline_with_a_named_error(backend: Backend) -> None:
     clock = ManualClock()
-    bus = backend.make_bus(clock=clock)
+    bus = await heard(backend, clock)
     waiting = await begin(bus, "t", timeout=5)
 
     clock.advance(4.9)
@@ -160,7 +167,7 @@ async def test_a_wait_ends_at_its_deadline_with_a_named_error(backend: Backend) 
 @pytest.mark.guarantee("CORE-28")
 async def test_a_condition_that_is_never_met_does_not_move_the_deadline(backend: Backend) -> None:
     clock = ManualClock()
-    bus = backend.make_bus(clock=clock)
+    bus = await heard(backend, clock)
     waiting = await begin(bus, "t", timeout=5, condition=lambda event: False)
 
     clock.advance(4)
@@ -174,7 +181,7 @@ async def test_a_condition_that_is_never_met_does_not_move_the_deadline(backend:
 @pytest.mark.guarantee("CORE-28")
 async def test_a_wait_without_a_deadline_waits_for_ever(backend: Backend) -> None:
     clock = ManualClock()
-    bus = backend.make_bus(clock=clock)
+    bus = await heard(backend, clock)
     waiting = await begin(bus, "t")
 
     clock.advance(10**9)
@@ -222,7 +229,7 @@ async def test_a_wait_that_cannot_work_is_refused_by_the_name_of_its_argument(bu
 @pytest.mark.guarantee("CORE-28")
 async def test_a_cancelled_wait_leaves_nothing_behind(backend: Backend) -> None:
     clock = ManualClock()
-    bus = backend.make_bus(clock=clock)
+    bus = await heard(backend, clock)
     waiting = await begin(bus, "t", timeout=5)
 
     waiting.cancel()
@@ -237,7 +244,7 @@ async def test_a_cancelled_wait_leaves_nothing_behind(backend: Backend) -> None:
 @pytest.mark.guarantee("CORE-28")
 async def test_a_wait_that_was_answered_leaves_nothing_behind(backend: Backend) -> None:
     clock = ManualClock()
-    bus = backend.make_bus(clock=clock)
+    bus = await heard(backend, clock)
     waiting = await begin(bus, "t", timeout=5)
 
     await bus.publish("t")
