@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+from collections.abc import Iterable
 
 import pytest
 
@@ -240,6 +241,31 @@ async def test_storing_is_one_round_trip_from_the_second_time_on(own_server: Red
     assert spent.pop("evalsha") == spent.pop("set") == spent.pop("zadd") == 10
     assert {name for name, count in spent.items() if count} <= {"get", "pttl", "pexpire", "info"}
     await storage.aclose()
+
+
+async def test_a_batch_is_stored_in_one_round_trip_in_order(redis: RedisBackend) -> None:
+    storage = redis.event_storage()
+    trips: list[object] = []
+    commands = storage._connection.commands
+
+    async def count(batch: Iterable[tuple[str | bytes | float, ...]]) -> list[object]:
+        trips.append(batch)
+        return await commands(batch)
+
+    storage._connection.commands = count  # type: ignore[method-assign]
+    events = [Event("t", {"n": number}, event_id=f"e{number:03}", timestamp=number) for number in range(100)]
+
+    assert await storage.batch_store_events(iter(events)) == ids(events)
+    assert len(trips) == 1
+    assert await storage.list_events("t") == events
+
+
+async def test_a_batch_with_an_event_that_has_no_json_stores_nothing(redis: RedisBackend) -> None:
+    storage = redis.event_storage()
+
+    with pytest.raises(ValueError, match="data"):
+        await storage.batch_store_events([Event("t"), Event("t", {"n": float("nan")})])
+    assert await storage.list_events() == []
 
 
 async def calls(connection: RedisConnection) -> dict[str, int]:

@@ -9,6 +9,7 @@ import pytest
 
 from lastbus._backends.redis import tracker as module
 from lastbus._backends.redis.connection import RedisConnection
+from lastbus.redis import RedisProcessingTracker
 from lastbus.testing import ManualClock
 from tests._backends.redis import RedisBackend
 
@@ -178,3 +179,9 @@ async def test_cleanup_forgets_what_is_older_and_keeps_the_rest(redis: RedisBack
     assert await tracker.get_processing_history("old:2") == []
     assert await tracker.is_event_processed("both", "second") is True
     assert len(await tracker.get_processing_history("new")) == 1
+
+
+@pytest.mark.parametrize("claim_ttl", [0, -1, float("nan")])
+def test_a_claim_that_lapses_at_once_is_refused(claim_ttl: float) -> None:
+    with pytest.raises(ValueError, match="claim_ttl"):
+        RedisProcessingTracker("redis://localhost", claim_ttl=claim_ttl)

@@ -32,6 +32,8 @@ class RedisEventBus(BaseBus):
     What other processes announce while the listener is cut off is in the storage, but nobody here hears of it.
     """
 
+    event_storage: RedisEventStorage
+
     def __init__(
         self,
         redis_url: str | None = None,
@@ -72,7 +74,7 @@ class RedisEventBus(BaseBus):
         """Store, index and announce in one round trip."""
         note = Note(self.instance_id, f"{self.instance_id}-{next(self._serial)}", deduplicate)
         announcement = announce(self._channels.channel(event.event_type), note)
-        await self.event_storage.store_encoded(event, text, announcement)  # type: ignore[call-arg]
+        await self.event_storage.store_encoded(event, text, announcement)
 
     async def _cover(self, pattern: str | None) -> None:
         await self._listen({self._topic(pattern)})
@@ -102,6 +104,7 @@ class RedisEventBus(BaseBus):
         """Return when `topics` are heard on this loop; the first call starts the listener."""
         listener = self.pubsub
         if listener is None or listener.loop is not asyncio.get_running_loop():
+            self._refuse_closed("start")
             # In the bus's own context: what it hears is not to look as if it came from whoever asked first.
             listener = self.pubsub = self._owner_context.copy().run(self._start_listener)
         await listener.confirm(topics, unless)

@@ -123,6 +123,12 @@ class RedisConnection:
         keys = tuple(keys)
         return await self.guard(self._run(script, (len(keys), *keys, *arguments)))
 
+    async def run_all(self, script: Script, calls: Iterable[tuple[str | bytes | float, ...]]) -> list[Any]:
+        """The replies to several calls of a script (number of keys, keys, arguments), in one round trip."""
+        words = [("EVALSHA", script.digest, *call) for call in calls]
+        _, *replies = await self.commands([("SCRIPT", "LOAD", script.text), *words])
+        return replies
+
     async def scan(self, prefix: str) -> set[bytes]:
         """The rest of every key that begins with `prefix`; the prefix is cut off, whatever it holds.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from redis.asyncio import Redis
@@ -57,17 +57,18 @@ class RedisEventStorage(RedisBacked, EventStorage):
 
         Keeps: STORE-05, STORE-06, IDX-01, IDX-03, IDX-04.
         """
-        await self._connection.run(
-            STORE_EVENT,
-            [self._keys.row(event.event_id), self._keys.type_index(event.event_type)],
-            text,
-            event.event_id,
-            repr(float(event.timestamp)),
-            self._ttl_ms,
-            self._keys.types,
-            *(announcement or ("", "")),
-        )
+        keys, arguments = self._call(event, text, announcement)
+        await self._connection.run(STORE_EVENT, keys, *arguments)
         return event.event_id
+
+    async def batch_store_events(self, events: Iterable[Event]) -> list[str]:
+        """Store each event in order, a page of them in each round trip; one without JSON is refused before any."""
+        batch = list(events)
+        whole = [self._call(event, event.model_dump_json()) for event in batch]
+        calls = [(len(keys), *keys, *arguments) for keys, arguments in whole]
+        for start in range(0, len(calls), PAGE_ROWS):
+            await self._connection.run_all(STORE_EVENT, calls[start : start + PAGE_ROWS])
+        return [event.event_id for event in batch]
 
     async def get_event(self, event_id: str) -> Event | None:
         """The stored event, or None for an unknown id; `EventError` for a row that cannot be read."""
@@ -108,6 +109,15 @@ class RedisEventStorage(RedisBacked, EventStorage):
         """Forget an event and its index entry in one step; False if it was not there."""
         keys = [self._keys.row(check_name("event_id", event_id))]
         return bool(await self._connection.run(DELETE_EVENT, keys, event_id, self._keys.types))
+
+    def _call(
+        self, event: Event, text: str, announcement: Announcement | None = None
+    ) -> tuple[tuple[str, ...], tuple[str | int, ...]]:
+        """The keys and the arguments with which the script stores `event`."""
+        keys = (self._keys.row(event.event_id), self._keys.type_index(event.event_type))
+        score = repr(float(event.timestamp))
+        ending = announcement or ("", "")
+        return keys, (text, event.event_id, score, self._ttl_ms, self._keys.types, *ending)
 
     async def _types(self) -> list[str]:
         return sorted(rest.decode(errors="replace") for rest in await self._connection.scan(self._keys.types))
