@@ -10,7 +10,7 @@ import pytest
 
 from lastbus import Event, EventSubscription, EventSubscriptionStorage
 from tests._backends import Backend
-from tests.contract.test_event_storage import NAMES, NO_NAMES
+from tests.contract.test_event_storage import NAMES, NO_NAMES, short
 
 FIELDS = ("event_type", "correlation_id", "flow_id", "node_id")
 
@@ -92,7 +92,7 @@ async def test_any_name_is_kept_found_listed_and_deleted_as_itself(storage: Even
 
 
 @pytest.mark.guarantee("CORE-35")
-@pytest.mark.parametrize("value", NO_NAMES, ids=ascii)
+@pytest.mark.parametrize("value", NO_NAMES, ids=short)
 async def test_nobody_can_ask_for_what_is_no_name(storage: EventSubscriptionStorage, value: Any) -> None:
     await storage.store_subscription(wish("s"))
     for ask in (storage.get_subscription, storage.delete_subscription):

@@ -11,7 +11,7 @@ from lastbus import EventProcessingTracker
 from lastbus.testing import ManualClock
 from tests._backends import Backend
 from tests._backends.catalogue import NAMES as NAMES_OF_BACKENDS
-from tests.contract.test_event_storage import NAMES, NO_NAMES, timed_by_the_clock
+from tests.contract.test_event_storage import NAMES, NO_NAMES, short, timed_by_the_clock
 
 
 @pytest.fixture
@@ -378,7 +378,7 @@ async def test_an_age_that_is_no_duration_is_refused(tracker: EventProcessingTra
 
 
 @pytest.mark.guarantee("CORE-35")
-@pytest.mark.parametrize("value", NO_NAMES, ids=ascii)
+@pytest.mark.parametrize("value", NO_NAMES, ids=short)
 async def test_nobody_can_ask_about_what_is_no_name(tracker: EventProcessingTracker, value: Any) -> None:
     with pytest.raises(ValueError, match="event_id"):
         await tracker.is_event_processed(value, "h")

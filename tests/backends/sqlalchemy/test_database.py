@@ -25,10 +25,13 @@ from tests._backends.sqlalchemy import SqlBackend, opened, sqlite_engine
 MAKE_TABLES = """
 import asyncio, sys
 from lastbus._backends.sqlalchemy.database import Database
-database = Database.at(sys.argv[1])
+async def main():
+    database = Database.at(sys.argv[1])
+    await database.ensure_tables()
+    await database.let_go(database)
 print("ready", flush=True)
 sys.stdin.readline()
-asyncio.run(database.ensure_tables())
+asyncio.run(main())
 """
 
 
@@ -168,14 +171,15 @@ async def test_an_engine_of_our_own_lives_as_long_as_somebody_holds_it(tmp_path:
     database = Database(sqlite_engine(tmp_path / "bus.db"), owned=True, create_tables=True)
     first, second = SqlalchemyEventStorage(database), SqlalchemyEventStorage(database)
     await first.store_event(Event("tick", event_id="e"))
-    pool = database._engine.pool
+    engine = database._engines.several
+    pool = engine.pool
 
     await first.aclose()
     assert await second.get_event("e") is not None
-    assert database._engine.pool is pool
+    assert engine.pool is pool
 
     await second.aclose()
-    assert database._engine.pool is not pool
+    assert engine.pool is not pool
 
 
 async def test_who_outlives_the_close_still_records_and_leaves_no_connection(
@@ -222,6 +226,31 @@ async def test_a_restarted_server_costs_a_connection_and_no_event() -> None:
 
         assert {event.event_id for event in await storage.list_events()} == {"before", "after"}
         await storage.aclose()
+
+
+async def test_a_database_that_does_not_answer_is_not_waited_for_endlessly(
+    postgres_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("lastbus._backends.sqlalchemy.engine.STATEMENT_SECONDS", 0.1)
+    database = Database.at(postgres_url)
+
+    with pytest.raises(EventStorageError, match="Timeout"):
+        await database.fetch("sleep", text("SELECT pg_sleep(60)"))
+
+    assert (await database.fetch("look", text("SELECT 7")))[0][0] == 7
+    await database.let_go(database)
+
+
+async def test_batches_of_the_same_ids_do_not_block_each_other(backend: SqlBackend) -> None:
+    storages = [backend.event_storage() for _ in range(4)]
+    batch = [Event("tick", event_id=f"{n}") for n in range(30)]
+
+    stored = await asyncio.gather(
+        *(each.batch_store_events(batch[:: 1 - n % 2 * 2]) for n, each in enumerate(storages))
+    )
+
+    assert [len(ids) for ids in stored] == [30] * 4
+    assert len(await storages[0].list_events()) == 30
 
 
 async def test_a_batch_that_fails_on_the_way_leaves_no_trace(backend: SqlBackend) -> None:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import URL, Executable, Row, text
@@ -24,21 +24,36 @@ from lastbus._errors import EventError, EventStorageError
 
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
+_COUNTED: Final = {"preserve_rowcount": True}
+
 # Any number that no other program on the server is likely to lock: the letters "lastbus".
 _TABLES_LOCK: Final = int.from_bytes(b"lastbus", "big")
+
+
+class _Engines(NamedTuple):
+    """One pool of connections, for several statements in a transaction, or for one that is a transaction by itself."""
+
+    several: AsyncEngine
+    one: AsyncEngine
+
+    @classmethod
+    def of(cls, engine: AsyncEngine) -> _Engines:
+        # PostgreSQL needs no BEGIN and COMMIT around one statement, which saves two round trips.
+        is_postgres = engine.dialect.name == "postgresql"
+        return cls(engine, engine.execution_options(isolation_level="AUTOCOMMIT") if is_postgres else engine)
 
 
 class Database:
     """Runs statements, makes the tables, and knows who still needs the connections."""
 
     def __init__(self, engine: AsyncEngine, *, owned: bool, create_tables: bool = False) -> None:
-        self._engine = check_engine(engine)
+        self._engines = _Engines.of(check_engine(engine))
         self._owned: Final = owned
         self._create_tables: Final = create_tables
         self._tables_ready = False
         self._holders: Final[WeakSet[object]] = WeakSet()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._private: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, AsyncEngine]] = WeakKeyDictionary()
+        self._private: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Engines]] = WeakKeyDictionary()
 
     @classmethod
     def at(cls, where: AsyncEngine | str | URL | Database, *, create_tables: bool = False) -> Database:
@@ -52,33 +67,32 @@ class Database:
     @property
     def dialect(self) -> str:
         """`postgresql` or `sqlite`."""
-        return self._engine.dialect.name
+        return self._engines.several.dialect.name
 
     def __repr__(self) -> str:
-        return f"Database({describe(self._engine)})"
+        return f"Database({describe(self._engines.several)})"
 
     async def fetch(self, verb: str, statement: Executable, parameters: Parameters | None = None) -> Sequence[Row[Any]]:
         """All rows that one statement returns."""
-        async with self._connection(verb, self._single()) as connection:
+        async with self._connection(verb, self._here().one) as connection:
             return (await connection.execute(statement, parameters)).all()
 
     async def change(self, verb: str, statement: Executable, parameters: Parameters | None = None) -> int:
         """How many rows one statement inserted, updated or deleted; it took effect as a whole or not at all."""
-        counted = statement.execution_options(preserve_rowcount=True)
-        async with self._connection(verb, self._single()) as connection:
-            return (await connection.execute(counted, parameters)).rowcount
+        async with self._connection(verb, self._here().one) as connection:
+            return (await connection.execute(statement, parameters, execution_options=_COUNTED)).rowcount
 
     def transaction(self, verb: str) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
         """Several statements that take effect together on leaving, or not at all.
 
         Begin with a statement that writes: SQLite cannot turn a reader into a writer while somebody else writes.
         """
-        return self._connection(verb, self._here())
+        return self._connection(verb, self._here().several)
 
     async def ensure_tables(self) -> None:
         """Make the tables and indexes that are missing. Harmless when repeated, or done by several at once."""
         with translated("ensure_tables", self):
-            async with self._here().begin() as connection:
+            async with self._here().several.begin() as connection:
                 await _make_tables(connection)
         self._tables_ready = True
 
@@ -92,31 +106,26 @@ class Database:
         self._holders.discard(component)
         if self._owned and not self._holders:
             with translated("close", self):
-                await self._engine.dispose()
-            self._engine = unpooled(self._engine)
+                await self._engines.several.dispose()
+            self._engines = _Engines.of(unpooled(self._engines.several))
 
     def use_private_connections(self) -> None:
         """Give the running loop connections of its own, each for one statement, for as long as the loop lives."""
-        self._private[asyncio.get_running_loop()] = unpooled(self._engine)
+        self._private[asyncio.get_running_loop()] = _Engines.of(unpooled(self._engines.several))
 
-    def _here(self) -> AsyncEngine:
+    def _here(self) -> _Engines:
         loop = asyncio.get_running_loop()
         if loop in self._private:
             return self._private[loop]
         if self._loop is not loop:
             self._move_to(loop)
-        return self._engine
+        return self._engines
 
     def _move_to(self, loop: asyncio.AbstractEventLoop) -> None:
         """Forget the connections of a loop that is closed: they can be neither used nor closed from another one."""
         if self._owned and self._loop is not None and self._loop.is_closed():
-            self._engine.sync_engine.dispose(close=False)
+            self._engines.several.sync_engine.dispose(close=False)
         self._loop = loop
-
-    def _single(self) -> AsyncEngine:
-        """An engine for one statement. PostgreSQL makes a transaction of it by itself, which saves two round trips."""
-        engine = self._here()
-        return engine.execution_options(isolation_level="AUTOCOMMIT") if self.dialect == "postgresql" else engine
 
     @contextlib.asynccontextmanager
     async def _connection(self, verb: str, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:

@@ -15,10 +15,12 @@ from lastbus._backends.sqlalchemy.dialects import ASYNC_DRIVERS, check_dialect
 from lastbus._errors import MissingExtraError
 
 SQLITE_BUSY_SECONDS: Final = 30.0
+CONNECT_SECONDS: Final = 10.0
+STATEMENT_SECONDS: Final = 60.0
 
 
 def open_engine(url: str | URL) -> AsyncEngine:
-    """An engine of our own for `url`; it connects when it is first used.
+    """An engine of our own for `url`; it connects when it is first used, and no wait for the database is endless.
 
     Without a driver's name the asyncio driver of the dialect is meant. `ValueError` for what is no URL of a database
     that this back end can use; the text shows at most the dialect, for everything else may be secret.
@@ -70,10 +72,12 @@ def _parse(url: str | URL) -> URL:
 
 def _create(url: URL) -> AsyncEngine:
     options: dict[str, Any] = {"hide_parameters": True}
-    if url.get_backend_name() == "sqlite":
-        options["connect_args"] = {"timeout": SQLITE_BUSY_SECONDS}
-    else:
+    if url.get_backend_name() == "postgresql":
         options["pool_pre_ping"] = True  # A restart of the server costs a new connection, not an event.
+    if url.drivername == "postgresql+asyncpg":
+        options["connect_args"] = {"timeout": CONNECT_SECONDS, "command_timeout": STATEMENT_SECONDS}
+    if url.drivername == "sqlite+aiosqlite":
+        options["connect_args"] = {"timeout": SQLITE_BUSY_SECONDS}
     try:
         return create_async_engine(url, **options)
     except ModuleNotFoundError as error:
