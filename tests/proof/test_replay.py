@@ -89,7 +89,7 @@ def _write_mutations(sample: Sample, folder: Path) -> None:
     sample.mutate("dies", new="import os; os._exit(3)")
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def outcome(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Outcome]:
     """One replay of a shop with a mutation for every verdict, on two copies."""
     folder = tmp_path_factory.mktemp("verdicts")

@@ -18,7 +18,7 @@ from tests.proof.sample import ADD, FULL, HAS_SUBTESTS, Sample, shop
 LIMITS = Limits(startup=10.0, of={}, default=5.0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def slot(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Slot]:
     """A slot on the shop, shared by the tests that leave it as it was."""
     folder = tmp_path_factory.mktemp("slot")
@@ -239,7 +239,9 @@ def test_a_replay_that_is_killed_outright_takes_its_processes_along(sample: Samp
     code = f"import os\n    with open({str(pipe)!r}, 'w') as pipe: pipe.write(str(os.getpid()))\n    while True: pass"
     sample.mutate("hang", new=code, limit_seconds=30)
     command = [sys.executable, "-c", "from lastbus.cli import main; main()", "replay"]
-    with subprocess.Popen(command, cwd=sample.root, stdout=subprocess.DEVNULL) as replay:
+    # Nobody is left to remove the copies: let them lie where this test's own files do.
+    place = {**os.environ, "TMPDIR": str(tmp_path)}
+    with subprocess.Popen(command, cwd=sample.root, stdout=subprocess.DEVNULL, env=place) as replay:
         test = psutil.Process(int(pipe.read_text()))
         zygote = test.parent()
         replay.kill()
