@@ -6,6 +6,7 @@ import asyncio
 import functools
 import math
 import threading
+import time
 from typing import Any
 
 import pytest
@@ -268,6 +269,19 @@ async def test_an_event_in_the_turn_of_the_deadline_is_one_outcome_and_no_error(
         with pytest.raises(EventTimeoutError):
             await late
         assert (await early).event_type == "u"
+
+
+@pytest.mark.guarantee("CORE-28")
+async def test_a_wall_clock_that_jumps_does_not_move_a_deadline(monkeypatch: pytest.MonkeyPatch) -> None:
+    async with InMemoryEventBus() as bus:
+        waiting = await begin(bus, "t", timeout=0.01)
+        now = time.time()
+        monkeypatch.setattr(time, "time", lambda: now - 3600)
+
+        await asyncio.wait({waiting}, timeout=1)
+
+        assert waiting.done()
+        assert isinstance(waiting.exception(), EventTimeoutError)
 
 
 @pytest.mark.guarantee("CORE-28")
