@@ -1,4 +1,4 @@
-"""A store in memory that stops before and after it has stored, for tests of what happens in between."""
+"""A store in memory that stops where a test wants it to, for what happens in between."""
 
 from __future__ import annotations
 
@@ -9,14 +9,15 @@ from lastbus.memory import MemoryEventStorage
 
 
 class SlowStorage(MemoryEventStorage):
-    """`store` waits for `may_store`, stores, and waits for `may_return`; both are open at first."""
+    """Storing waits for `may_store`, stores, and waits for `may_return`; reading waits for `may_read`. All are open."""
 
     def __init__(self) -> None:
         super().__init__()
         self.may_store = asyncio.Event()
         self.may_return = asyncio.Event()
-        self.may_store.set()
-        self.may_return.set()
+        self.may_read = asyncio.Event()
+        for gate in (self.may_store, self.may_return, self.may_read):
+            gate.set()
         self.error: Exception | None = None
 
     async def store_encoded(self, event: Event, text: str) -> str:
@@ -26,3 +27,7 @@ class SlowStorage(MemoryEventStorage):
         stored = await super().store_encoded(event, text)
         await self.may_return.wait()
         return stored
+
+    async def get_event(self, event_id: str) -> Event | None:
+        await self.may_read.wait()
+        return await super().get_event(event_id)

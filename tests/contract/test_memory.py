@@ -23,7 +23,7 @@ async def test_a_wait_does_not_see_what_was_published_before_it(clock: ManualClo
         waiting = asyncio.ensure_future(bus.wait_for_event("job", timeout=0.1))
         await everyone_blocked()
         clock.advance(0.1)
-        await asyncio.wait({waiting}, timeout=2)
+        await asyncio.wait({waiting}, timeout=1)
 
         assert isinstance(waiting.exception(), EventTimeoutError)
 
@@ -64,7 +64,7 @@ def test_a_loop_that_ends_takes_its_handlers_with_it() -> None:
     async def publish() -> str:
         bus = InMemoryEventBus()
         await bus.register_handler("job", handler)
-        return await asyncio.wait_for(bus.publish("job"), 2)
+        return await asyncio.wait_for(bus.publish("job"), 1)
 
     published = asyncio.run(publish())
 
@@ -83,7 +83,7 @@ async def test_a_memory_bus_waits_for_its_handlers_when_it_closes(gate: Gate) ->
     await everyone_blocked()
     early = closing.done()
     gate.open()
-    await asyncio.wait({closing}, timeout=2)
+    await asyncio.wait({closing}, timeout=1)
 
     assert not early
     assert closing.done()
@@ -127,9 +127,12 @@ async def test_storing_again_is_a_new_life(clock: ManualClock) -> None:
 
     await storage.store_event(event)
     clock.advance(1)
+    latest = Event("job")
+    await storage.store_event(latest)
 
     assert await storage.get_event(event.event_id) == event
     assert await storage.get_event(other.event_id) is None
+    assert set(storage._events) == {event.event_id, latest.event_id}
 
 
 @pytest.mark.guarantee("MEM-09")

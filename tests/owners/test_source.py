@@ -123,7 +123,7 @@ async def test_a_cancelled_caller_of_stop_gets_its_cancellation_and_the_task_is_
     await everyone_blocked()
 
     stopping.cancel()
-    await asyncio.wait({stopping}, timeout=2)
+    await asyncio.wait({stopping}, timeout=1)
 
     assert stopping.done()
     assert stopping.cancelled()
@@ -141,7 +141,7 @@ async def test_a_caller_cancelled_in_the_turn_in_which_the_task_ends_gets_its_ca
     await asyncio.sleep(0)
 
     stopping.cancel()
-    await asyncio.wait({stopping}, timeout=2)
+    await asyncio.wait({stopping}, timeout=1)
 
     assert stopping.cancelled()
     await everyone_blocked()
