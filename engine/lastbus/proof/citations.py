@@ -81,6 +81,8 @@ def definitions(node: ast.AST, prefix: str = "") -> Iterator[tuple[Definition, s
     if isinstance(node, ast.Module):
         yield node, ""
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue  # No definition stands inside an expression, and most of a tree is expressions.
         name = prefix
         if isinstance(child, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             name = f"{prefix}.{child.name}" if prefix else child.name

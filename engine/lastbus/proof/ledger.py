@@ -10,8 +10,9 @@ that killer failed on every mutation that claims to break it.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Literal
 
 from lastbus.proof import record
@@ -21,6 +22,7 @@ from lastbus.proof.counts import with_right_counts, wrong_counts
 from lastbus.proof.errors import UsageError
 from lastbus.proof.mutation import Edit, Mutation, Unfit, apply, load_all, texts_of
 
+Find = Callable[[str, ast.Module], list[Citation]]
 Status = Literal["pinned", "unpinned", "declared"]
 
 
@@ -90,8 +92,8 @@ def read(project: Project) -> Ledger:
     Keeps: MUT-09.
     """
     documents = [one for file in project.files(project.docs, ".md") for one in statements(file, project.read(file))]
-    code = _citations(project, (*project.code, *project.tests), kept)
-    tests = _citations(project, project.tests, marked)
+    code = _citations(project, (*project.code, *project.tests), kept, "Keeps:")
+    tests = _citations(project, project.tests, marked, "guarantee")
     mutations = load_all(project)
     entries = record.load(project)
     evidence = [weigh(project, mutation, entries.get(mutation.id)) for mutation in mutations]
@@ -101,15 +103,21 @@ def read(project: Project) -> Ledger:
     return Ledger(rows, errors)
 
 
-def _citations(project: Project, places: tuple[str, ...], find: Any) -> list[Citation]:
+def _citations(project: Project, places: tuple[str, ...], find: Find, word: str) -> list[Citation]:
+    """What `find` sees in the files that contain `word` at all."""
     found: list[Citation] = []
     for file in project.files(places, ".py"):
-        try:
-            tree = ast.parse(project.read(file))
-        except SyntaxError as error:
-            raise UsageError(f"{file}:{error.lineno}: not Python: {error.msg}") from error
-        found += find(file, tree)
+        text = project.read(file)
+        if word in text:
+            found += find(file, _tree(file, text))
     return found
+
+
+def _tree(file: str, text: str) -> ast.Module:
+    try:
+        return ast.parse(text)
+    except SyntaxError as error:
+        raise UsageError(f"{file}:{error.lineno}: not Python: {error.msg}") from error
 
 
 def _doubles(documents: Sequence[Statement]) -> Iterator[str]:
@@ -226,34 +234,92 @@ def weigh(project: Project, mutation: Mutation, entry: record.Entry | None) -> E
     Keeps: MUT-16.
     """
     texts = texts_of(project, mutation)
-    unfit = ""
+    fresh = entry is not None and entry.fingerprint == record.fingerprint(project, mutation)
+    # A fresh verdict was given for these very bytes; if they had not been fit, it would say so.
+    unfit = "" if fresh else _unfit(mutation, texts)
+    return Evidence(mutation, frozenset(kept_around(mutation.edits, texts)), unfit, entry, fresh)
+
+
+def _unfit(mutation: Mutation, texts: Mapping[str, str]) -> str:
     try:
         apply(mutation.edits, texts)
     except Unfit as error:
-        unfit = str(error)
-    fresh = entry is not None and entry.fingerprint == record.fingerprint(project, mutation)
-    return Evidence(mutation, frozenset(kept_around(mutation.edits, texts)), unfit, entry, fresh)
+        return str(error)
+    return ""
 
 
 def kept_around(edits: Sequence[Edit], texts: Mapping[str, str]) -> set[str]:
     """The ids kept by the definitions that `edits` change, by what encloses them, and by their direct callers.
 
     The callers of a module's constant are the functions that use it.
-
     Keeps: MUT-21.
     """
     found: set[str] = set()
     for edit in edits:
         text = texts.get(edit.file, "")
         if edit.file.endswith(".py") and edit.old in text:
-            tree = ast.parse(text)
+            places = _places(text)
             first, last = changed_lines(edit, text)
-            touched = list(_enclosing(tree, first, last))
-            named = {node.name for node in touched if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))}
-            named |= set(_constants(tree, first, last))
-            callers = [node for node, _ in definitions(tree) if _mentions(node, named)]
-            found.update(guarantee for node in (*touched, *callers) for guarantee in kept_by(node))
+            touched = [place for place in places if place.first <= last and first <= place.last]
+            named = {place.name for place in touched if place.name}
+            callers = [place for place in places if not named.isdisjoint(place.mentions)]
+            found.update(guarantee for place in (*touched, *callers) for guarantee in place.keeps)
     return found
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Lines of a module that belong together: what they are called, what they keep, and what they mention."""
+
+    first: int
+    last: int
+    name: str
+    keeps: tuple[str, ...]
+    mentions: frozenset[str]
+
+
+@lru_cache(maxsize=256)
+def _places(text: str) -> tuple[_Place, ...]:
+    """The module, its classes, functions and constants. Functions call; functions and constants are called."""
+    tree = ast.parse(text)
+    functions = (ast.FunctionDef, ast.AsyncFunctionDef)
+    places = []
+    for node, _ in definitions(tree):
+        calls = isinstance(node, functions)
+        places.append(
+            _Place(
+                first=_first_line(node),
+                last=text.count("\n") + 1 if isinstance(node, ast.Module) else node.end_lineno or node.lineno,
+                name=node.name if isinstance(node, functions) else "",
+                keeps=tuple(kept_by(node)),
+                mentions=frozenset(_mentioned(node)) if calls else frozenset(),
+            )
+        )
+    for statement in tree.body:
+        for name in _assigned(statement):
+            last = statement.end_lineno or statement.lineno
+            places.append(_Place(statement.lineno, last, name, (), frozenset()))
+    return tuple(places)
+
+
+def _first_line(node: Definition) -> int:
+    if isinstance(node, ast.Module):
+        return 1
+    return min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
+
+
+def _mentioned(node: Definition) -> Iterator[str]:
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Name):
+            yield inner.id
+        elif isinstance(inner, ast.Attribute):
+            yield inner.attr
+
+
+def _assigned(statement: ast.stmt) -> Iterator[str]:
+    if isinstance(statement, (ast.Assign, ast.AnnAssign)):
+        targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+        yield from (target.id for target in targets if isinstance(target, ast.Name))
 
 
 def changed_lines(edit: Edit, text: str) -> tuple[int, int]:
@@ -274,33 +340,6 @@ def _equal_lines(one: Sequence[str], other: Sequence[str]) -> int:
     """How many lines both begin with."""
     pairs = zip(one, other, strict=False)
     return next((number for number, (left, right) in enumerate(pairs) if left != right), min(len(one), len(other)))
-
-
-def _enclosing(tree: ast.Module, first: int, last: int) -> Iterator[Definition]:
-    for node, _ in definitions(tree):
-        if isinstance(node, ast.Module):
-            yield node
-        else:
-            start = min([node.lineno, *(decorator.lineno for decorator in node.decorator_list)])
-            if start <= last and first <= (node.end_lineno or start):
-                yield node
-
-
-def _constants(tree: ast.Module, first: int, last: int) -> Iterator[str]:
-    for node in tree.body:
-        if isinstance(node, (ast.Assign, ast.AnnAssign)) and node.lineno <= last and first <= (node.end_lineno or 0):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            yield from (target.id for target in targets if isinstance(target, ast.Name))
-
-
-def _mentions(node: Definition, names: set[str]) -> bool:
-    if isinstance(node, (ast.Module, ast.ClassDef)):
-        return False
-    return any(
-        (isinstance(inner, ast.Name) and inner.id in names)
-        or (isinstance(inner, ast.Attribute) and inner.attr in names)
-        for inner in ast.walk(node)
-    )
 
 
 def _test_name(citation: Citation) -> str:

@@ -14,6 +14,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Final
 
@@ -275,7 +276,12 @@ def _differs(file: str, before: str, after: str) -> bool:
         tree = ast.parse(after)
     except (SyntaxError, ValueError) as error:
         raise Unfit(Verdict.UNPARSABLE, f"{file} is not Python any more: {error}") from error
-    return _meaning(tree) != _meaning(ast.parse(before))
+    return _meaning(tree) != _meaning_of(before)
+
+
+@lru_cache(maxsize=256)
+def _meaning_of(text: str) -> str:
+    return _meaning(ast.parse(text))
 
 
 def _meaning(tree: ast.Module) -> str:
