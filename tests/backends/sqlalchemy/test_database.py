@@ -7,6 +7,7 @@ import gc
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import Connection, event, inspect, text
@@ -78,6 +79,15 @@ async def test_tables_and_indexes_are_made_once_and_kept(empty_url: str) -> None
         expected = {index.name for table in metadata.tables.values() for index in table.indexes}
         assert await connection.run_sync(indexes_of) == expected
     await storage.aclose()
+
+
+async def test_names_are_sorted_by_code_point_whatever_the_locale(postgres_url: str) -> None:
+    database = Database.at(postgres_url, create_tables=True)
+    columns = "SELECT DISTINCT collation_name FROM information_schema.columns WHERE character_maximum_length = 512"
+
+    assert [tuple(row) for row in await database.fetch("look", text(columns))] == [("C",)]
+
+    await database.let_go(database)
 
 
 async def test_a_missing_index_is_added_to_a_table_that_is_there(empty_url: str) -> None:
@@ -241,16 +251,20 @@ async def test_a_database_that_does_not_answer_is_not_waited_for_endlessly(
     await database.let_go(database)
 
 
-async def test_batches_of_the_same_ids_do_not_block_each_other(backend: SqlBackend) -> None:
-    storages = [backend.event_storage() for _ in range(4)]
-    batch = [Event("tick", event_id=f"{n}") for n in range(30)]
+async def test_a_batch_takes_its_rows_in_one_order_so_that_two_cannot_hold_each_other_up(backend: SqlBackend) -> None:
+    taken: list[list[str]] = []
 
-    stored = await asyncio.gather(
-        *(each.batch_store_events(batch[:: 1 - n % 2 * 2]) for n, each in enumerate(storages))
-    )
+    def note(connection: Any, cursor: Any, statement: str, rows: Any, context: Any, many: bool) -> None:
+        if statement.startswith("INSERT INTO events"):
+            taken.append([row[0] for row in rows])
 
-    assert [len(ids) for ids in stored] == [30] * 4
-    assert len(await storages[0].list_events()) == 30
+    event.listen(backend.engine.sync_engine, "before_cursor_execute", note)
+    for order in ("cab", "bca"):
+        assert await backend.event_storage().batch_store_events(Event("tick", event_id=each) for each in order) == [
+            *order
+        ]
+
+    assert taken == [["a", "b", "c"], ["a", "b", "c"]]
 
 
 async def test_a_batch_that_fails_on_the_way_leaves_no_trace(backend: SqlBackend) -> None:

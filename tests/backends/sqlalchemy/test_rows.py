@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from typing import Any
 
@@ -30,6 +31,11 @@ async def count(backend: SqlBackend, table: Any) -> int:
 
 async def spoil(backend: SqlBackend, *event_ids: str) -> None:
     await execute(backend, update(events).where(events.c.event_id.in_(event_ids)).values(payload="{"))
+
+
+async def somebody_waits(backend: SqlBackend) -> bool:
+    async with backend.engine.connect() as connection:
+        return bool((await connection.execute(text("SELECT 1 FROM pg_locks WHERE NOT granted"))).all())
 
 
 def subscription_row(name: str, event_type: str = "order.paid", **fields: Any) -> dict[str, Any]:
@@ -134,6 +140,24 @@ async def test_a_type_that_is_no_name_is_refused_even_past_validation(backend: S
         )
 
     assert await count(backend, subscriptions) == 0
+
+
+# Races --------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("backend", ["postgres"], indirect=True)
+async def test_a_mark_waits_for_a_delete_and_then_finds_nobody_to_mark(backend: SqlBackend) -> None:
+    storage = backend.subscription_storage()
+    await storage.store_subscription(EventSubscription(event_type="a", subscription_id="s"))
+
+    async with backend.engine.begin() as deleting:
+        await deleting.execute(subscriptions.delete())
+        marking = asyncio.ensure_future(storage.mark_event_processed("s", "e"))
+        while not (marking.done() or await somebody_waits(backend)):
+            await asyncio.sleep(0)
+
+    assert await marking is False
+    assert await count(backend, subscription_marks) == 0
 
 
 # Lifetimes ----------------------------------------------------------------------------------------------------------
