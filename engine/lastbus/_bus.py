@@ -193,6 +193,10 @@ class BaseBus(Closer, EventBus):
         return event.event_id
 
     async def _publish(self, event: Event, text: str, deduplicate: bool) -> list[asyncio.Future[Any]]:
+        """Admit, store, resolve waiters, dispatch; a slot that was taken for nothing comes back.
+
+        Keeps: CAP-08, CAP-27, CAP-30, MEM-07.
+        """
         if self._home is not asyncio.get_running_loop():
             await self.start()
         handlers, holds_slot = await self._intake.admit(event)
@@ -456,6 +460,7 @@ class BaseBus(Closer, EventBus):
         return [*self._slots.waiting]
 
     def _name_overdue(self) -> list[tuple[str, str]]:
+        """Keeps: CAP-27, CAP-32, CAP-33."""
         storing = [(event_id, PUBLISHING) for event_id in self._intake.storing()]
         return super()._name_overdue() + self._dispatcher.backlog() + storing
 

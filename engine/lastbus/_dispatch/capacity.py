@@ -43,7 +43,7 @@ class Slots:
     async def take(self) -> None:
         """Wait for a slot and take it; whoever is cancelled or refused while waiting holds none.
 
-        Keeps: CAP-07, CAP-09.
+        Keeps: CAP-07, CAP-09, CAP-25.
         """
         if self.try_take():
             return
