@@ -161,3 +161,32 @@ def test_the_table_is_aligned_and_names_what_was_not_measured() -> None:
     assert lines[3].index("us") == lines[4].index("us")
     assert lines[4].split() == ["a", "longer", "name", "10", "us", "0.50", ">=", "0.4", "met"]
     assert "  s: other: not here" in lines
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("valkey_server")
+@pytest.mark.guarantee("CAP-23")
+def test_a_publish_to_redis_is_measured_beside_the_call_that_it_makes(capsys: pytest.CaptureFixture[str]) -> None:
+    """Slow: it starts a server of its own."""
+    report = measured(
+        capsys, "--backend", "redis", "--section", "publishing", "--section", "capacity", "--capacity", "3"
+    )
+
+    assert report["skipped"] == []
+    publishing = [each["name"] for each in report["figures"] if each["section"].startswith("publish")]
+    assert publishing == ["bare script call", "publish"]
+    most = {each["name"]: each["value"] for each in report["figures"] if each["unit"] == "handlers at once"}
+    assert most.keys() == {"unlimited", "bounded"}
+    assert 1 <= most["bounded"] <= 3
+
+
+def test_a_back_end_that_is_not_available_has_an_exit_code_and_a_reason(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent() -> Any:
+        raise Unusable("no server here: install one")
+
+    monkeypatch.setattr("lastbus._kit.bench.program.BACKENDS", {"memory": absent})
+
+    assert main(TINY) == 3
+    assert capsys.readouterr().out == "back end memory: no server here: install one\n"
