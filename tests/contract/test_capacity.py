@@ -494,6 +494,27 @@ async def test_a_publish_cancelled_before_the_event_was_stored_gives_its_slot_ba
 
 
 @pytest.mark.guarantee("CAP-30")
+async def test_a_publish_cancelled_in_any_turn_is_whole_or_nothing(backend: Backend, recorder: Recorder) -> None:
+    bus = backend.make_bus(max_pending_callbacks=1)
+    await bus.register_handler("job", recorder)
+    halves = []
+
+    for turns in range(0, 24, 2):
+        event = Event("job")
+        publishing = asyncio.ensure_future(bus.publish(event))
+        await everyone_blocked(turns)
+        publishing.cancel()
+        await asyncio.wait({publishing}, timeout=5)
+        await settled(bus)
+        is_stored = await bus.event_storage.get_event(event.event_id) is not None
+        if is_stored != (event in recorder.events):
+            halves.append(turns)
+
+    assert halves == []
+    assert bus._slots.taken == 0
+
+
+@pytest.mark.guarantee("CAP-30")
 async def test_a_close_waits_until_a_cancelled_publish_is_decided(recorder: Recorder) -> None:
     storage = SlowStorage()
     bus = InMemoryEventBus(event_storage=storage)

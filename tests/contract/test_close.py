@@ -228,6 +228,23 @@ async def test_overdue_handlers_are_cancelled_and_their_clean_up_is_awaited(
 
 
 @pytest.mark.guarantee("CAP-13")
+async def test_a_thousand_late_handlers_are_named_and_cancelled_one_by_one(caplog: pytest.LogCaptureFixture) -> None:
+    bus = InMemoryEventBus(close_timeout=0, on_overdue="cancel")
+    gate = Gate()
+    handler_id = await bus.register_handler("job", gate.hold)
+    await bus.batch_publish(["job"] * 1000)
+    await gate.has_entered(1000)
+
+    returned = await ends(bus.close(), 5)
+    await settled(bus)
+
+    assert returned
+    assert len(gate.cancelled) == 1000
+    named = {each.args[0] for each in caplog.records if each.args and handler_id in each.getMessage()}
+    assert named == {event.event_id for event in gate.entered}
+
+
+@pytest.mark.guarantee("CAP-13")
 async def test_the_error_of_a_cancelled_handler_does_not_come_out_of_close() -> None:
     bus = InMemoryEventBus(close_timeout=SOON, on_overdue="cancel")
     gate = Gate()
@@ -294,6 +311,17 @@ async def test_ten_closes_at_once_and_one_more_are_one_close(backend: Backend, g
     assert again
     assert (bus._teardown_runs, stubborn.cancellations) == (1, 1)
     assert bus.request_close() is bus.request_close()
+
+
+@pytest.mark.guarantee("CAP-14")
+def test_a_closed_bus_may_be_closed_again_from_another_loop() -> None:
+    bus = InMemoryEventBus()
+    bus.publish_sync("job")
+
+    asyncio.run(bus.close())
+    asyncio.run(bus.close())
+
+    assert bus._teardown_runs == 1
 
 
 @pytest.mark.guarantee("CAP-15")
@@ -700,6 +728,21 @@ async def test_a_bus_on_which_a_publisher_waits_is_not_closed_from_another_loop(
     assert outcome == "cross-loop-close"
     assert not bus._closing
     await bus.close()
+
+
+@pytest.mark.guarantee("CAP-36")
+async def test_a_close_that_is_under_way_is_not_joined_from_another_loop(gate: Gate) -> None:
+    bus = InMemoryEventBus(close_timeout=LONG)
+    await occupied(bus, gate)
+    closing = bus.request_close()
+
+    outcome = close_on_another_loop(bus)
+
+    gate.open()
+    await asyncio.wait({closing}, timeout=1)
+    assert outcome == "cross-loop-close"
+    assert closing.exception() is None
+    assert bus._teardown_runs == 1
 
 
 @pytest.mark.guarantee("CAP-36")

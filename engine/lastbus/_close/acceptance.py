@@ -43,12 +43,16 @@ class Acceptance(CloseState):
         return future
 
     def _standing_credential(self, loop: asyncio.AbstractEventLoop) -> Future[None]:
+        """The future of the close that has begun; only while it is pending it belongs to one loop.
+
+        Keeps: CAP-14, CAP-36.
+        """
         field = self._close_future
         assert field is not None
         usable = is_accepted(field) or (is_future(field) and not Future.cancelled(field))
         if not usable:
             raise CloseError("credential-replaced", "something else was put where the close's future belongs")
-        if Future.get_loop(field) is not loop:
+        if not Future.done(field) and Future.get_loop(field) is not loop:
             raise CloseError("cross-loop-close", _ELSEWHERE)
         return field
 
