@@ -9,7 +9,7 @@ from typing import Any, Final
 from sqlalchemy import URL, event, make_url
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
-from sqlalchemy.pool import NullPool
+from sqlalchemy.pool import AsyncAdaptedQueuePool, NullPool
 
 from lastbus._backends.sqlalchemy.dialects import ASYNC_DRIVERS, check_dialect
 from lastbus._errors import MissingExtraError
@@ -71,7 +71,9 @@ def _parse(url: str | URL) -> URL:
 
 
 def _create(url: URL) -> AsyncEngine:
-    options: dict[str, Any] = {"hide_parameters": True}
+    # Files too have a pool, which older versions of SQLAlchemy do not make by themselves.
+    pool = {"poolclass": AsyncAdaptedQueuePool, "pool_timeout": STATEMENT_SECONDS}
+    options: dict[str, Any] = {"hide_parameters": True, **pool}
     if url.get_backend_name() == "postgresql":
         options["pool_pre_ping"] = True  # A restart of the server costs a new connection, not an event.
     if url.drivername == "postgresql+asyncpg":
