@@ -51,8 +51,13 @@ class ManualClock:
     async def sleep(self, delay: float) -> None:
         """Return when the time has advanced by `delay` seconds; note the sleep."""
         self.sleeps.append(delay)
-        awake = asyncio.get_running_loop().create_future()
-        timer = self.call_later(delay, lambda: awake.done() or awake.set_result(None))
+        awake: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def wake() -> None:
+            if not awake.done():
+                awake.set_result(None)
+
+        timer = self.call_later(delay, wake)
         try:
             await awake
         finally:
