@@ -176,15 +176,6 @@ async def test_the_oddest_exception_is_an_ordinary_failure(
 
 
 @pytest.mark.guarantee("CORE-46")
-async def test_a_generator_exit_of_a_plain_handler_does_not_close_its_delivery(bus: BaseBus) -> None:
-    await bus.register_handler("t", PlainFailing(99, GeneratorExit))
-
-    event_id = await publish_once(bus)
-
-    assert len(await bus.processing_tracker.get_processing_history(event_id)) == 1
-
-
-@pytest.mark.guarantee("CORE-46")
 async def test_what_is_not_an_exception_is_not_retried(backend: Backend) -> None:
     clock, failing = EagerClock(), Failing(99, BaseException)
     bus = backend.make_bus(clock=clock)
