@@ -37,6 +37,7 @@ class Figure:
     unit: str
     ratio: float | None = None
     aim: Aim | None = None
+    note: str = ""
 
     @property
     def verdict(self) -> str:
@@ -49,7 +50,8 @@ class Figure:
         """The figure as cells of the table."""
         ratio = "" if self.ratio is None else f"{self.ratio:.2f}"
         aim = "" if self.aim is None else str(self.aim)
-        return (self.name, f"{self.value:,.4g} {self.unit}", ratio, aim, self.verdict)
+        name = f"{self.name} ({self.note})" if self.note else self.name
+        return (name, f"{self.value:,.4g} {self.unit}", ratio, aim, self.verdict)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import Final
 
 from lastbus._kit.bench.contenders import LASTBUS, RAW, RIVALS, Lastbus, MakeBus, Raw
@@ -14,7 +14,7 @@ LOADS: Final = {"steady": steady, "burst": burst}
 AIMS: Final = {("steady", 1): 0.35, ("steady", 10): 0.42, ("burst", 1): 0.45, ("burst", 10): 0.60}
 WARM_UP_EVENTS: Final = 16
 SAMPLE_CPU_SECONDS: Final = 0.25
-"""A contender whose warm-up says that it needs longer gets fewer events; the figure is per event all the same."""
+"""A contender whose warm-up says that it needs longer gets fewer events, and its figure says how many."""
 
 
 def measure(make_bus: MakeBus, events: int, rounds: int, rivals: bool, aimed: bool) -> Iterator[Figure | Skipped]:
@@ -24,29 +24,27 @@ def measure(make_bus: MakeBus, events: int, rounds: int, rivals: bool, aimed: bo
         contenders.update(RIVALS)
     for load, handlers in AIMS:
         section = f"{load}, {handlers} handler{'s' if handlers > 1 else ''}"
-        samples = {name: _sample(make, load, events, handlers) for name, make in contenders.items()}
-        aim = Aim(low=AIMS[load, handlers]) if aimed else None
-        yield from _compared(section, *interleaved(samples, rounds), aim)
+        least = dict.fromkeys(contenders, events)
+        samples = {name: _sample(name, make, load, handlers, least) for name, make in contenders.items()}
+        seconds, reasons = interleaved(samples, rounds)
+        for name, cost in seconds.items():
+            ratio = seconds[RAW] / cost if RAW in seconds and cost else None
+            aim = Aim(low=AIMS[load, handlers]) if aimed and name == LASTBUS else None
+            note = f"{least[name]} events" if least[name] < events else ""
+            yield Figure(section, name, cost * 1e6, "us/event", ratio, aim, note)
+        for name, reason in reasons.items():
+            yield Skipped(section, name, reason)
 
 
-def _compared(
-    section: str, seconds: Mapping[str, float], reasons: Mapping[str, str], aim: Aim | None
-) -> Iterator[Figure | Skipped]:
-    """Figures beside the bare tasks', the aim beside ours."""
-    for name, cost in seconds.items():
-        ratio = seconds[RAW] / cost if RAW in seconds and cost else None
-        yield Figure(section, name, cost * 1e6, "us/event", ratio, aim if name == LASTBUS else None)
-    for name, reason in reasons.items():
-        yield Skipped(section, name, reason)
+def _sample(name: str, make: Callable[[], Contender], load: str, handlers: int, least: dict[str, int]) -> Sample:
+    """A sample that starts from the events that `least` grants to `name`, and lowers them to what it can afford."""
 
-
-def _sample(make: Callable[[], Contender], load: str, events: int, handlers: int) -> Sample:
     async def sample() -> float:
         contender, tally = make(), Tally()
         await contender.open(tally.handlers(handlers))
         try:
             warm_up = await rough_cpu_seconds(lambda: LOADS[load](contender, tally, WARM_UP_EVENTS, handlers))
-            count = _affordable(events, warm_up / WARM_UP_EVENTS)
+            count = least[name] = _affordable(least[name], warm_up / WARM_UP_EVENTS)
             return await cpu_seconds(lambda: LOADS[load](contender, tally, count, handlers)) / count
         finally:
             await contender.close()
