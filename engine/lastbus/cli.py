@@ -72,6 +72,7 @@ def replay(
     json_file: JsonFile = None,
     isolated: Isolated = False,
 ) -> None:
+    """Replay the chosen mutations, or all; the exit code is the verdict."""
     from lastbus.proof.config import Project
     from lastbus.proof.mutation import load_all, select
     from lastbus.proof.report import to_json
@@ -129,6 +130,7 @@ def ledger_all(
         bool, typer.Option("--write-counts", help="Correct the numbers between count comments first.")
     ] = False,
 ) -> None:
+    """Print the ledger; its errors, and with `--check` what is unpinned, fail."""
     if context.invoked_subcommand is not None:
         return
     from lastbus.proof import ledger
@@ -156,6 +158,7 @@ def ledger_all(
     help="One guarantee: sentence, code, tests, mutations, last verdict.\n\nExample: lastbus ledger show CLOSE-27"
 )
 def show(guarantee: Annotated[str, typer.Argument(help="The id, as in the documents.")]) -> None:
+    """Print one guarantee with all that is known about it."""
     from lastbus.proof import ledger
     from lastbus.proof.config import Project
     from lastbus.proof.report import row_lines
@@ -171,6 +174,7 @@ def show(guarantee: Annotated[str, typer.Argument(help="The id, as in the docume
 def check(
     rev: Annotated[list[str] | None, typer.Option(help="A git revision to compare as well; repeatable.")] = None,
 ) -> None:
+    """Compare every frozen body with its numbers; one that differs fails."""
     from lastbus.proof import frozen
     from lastbus.proof.config import Project
 
@@ -190,6 +194,7 @@ def check(
     help="Write the numbers of today: only after a decision to change a frozen body.\n\nExample: lastbus frozen update"
 )
 def update() -> None:
+    """Write the frozen bodies' numbers anew."""
     from lastbus.proof import frozen
     from lastbus.proof.config import Project
 

@@ -39,14 +39,17 @@ def test_no_module_is_longer_than_a_long_read() -> None:
 
 
 def undocumented(tree: ast.Module) -> list[str]:
-    """Public functions and classes without a docstring; a method of a class with bases may inherit its promise."""
+    """Public functions and classes without a docstring.
+
+    A method of a class with bases may inherit its promise, and pytest says what its hooks are for.
+    """
     silent = []
     for node in tree.body:
         if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef) or node.name.startswith("_"):
             continue
         methods = node.body if isinstance(node, ast.ClassDef) and not node.bases else []
         functions = [each for each in methods if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)]
-        public = [node, *(each for each in functions if not each.name.startswith("_"))]
+        public = [node, *(each for each in functions if not each.name.startswith(("_", "pytest_")))]
         silent += [each.name for each in public if ast.get_docstring(each) is None]
     return silent
 

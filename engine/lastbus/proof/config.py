@@ -66,6 +66,7 @@ class Project:
         return sorted(found)
 
     def read(self, file: str) -> str:
+        """The text of a file of the project, newlines as they are."""
         return (self.root / file).read_bytes().decode("utf-8")
 
 

@@ -49,6 +49,7 @@ class Row:
     reasons: tuple[str, ...] = ()
 
     def to_json(self) -> dict[str, Any]:
+        """The row as `lastbus ledger --json` prints it."""
         return {
             "id": self.statement.id,
             "title": self.statement.title,
@@ -76,6 +77,7 @@ class Ledger:
     errors: list[str] = field(default_factory=list)
 
     def row(self, guarantee: str) -> Row:
+        """The row of one id; `UsageError` if no document states it."""
         for row in self.rows:
             if row.statement.id == guarantee:
                 return row
@@ -83,6 +85,7 @@ class Ledger:
 
     @property
     def unpinned(self) -> list[Row]:
+        """The rows that lack something."""
         return [row for row in self.rows if row.status == "unpinned"]
 
 

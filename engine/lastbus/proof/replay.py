@@ -40,14 +40,17 @@ class Result:
 
     @property
     def verdict(self) -> Verdict:
+        """The word for what happened."""
         return self.judgement.verdict
 
     @property
     def as_expected(self) -> bool:
+        """Whether the verdict is the one that the mutation expects."""
         return self.verdict.value == self.mutation.expect
 
     @property
     def killed_by(self) -> dict[str, tuple[str, ...]]:
+        """The killers that failed, with the ids that they carry."""
         return dict(self.judgement.killed_by or {})
 
 
@@ -71,6 +74,7 @@ class Outcome:
 
     @property
     def canaries(self) -> list[Result]:
+        """The results of the mutations that test the rig itself."""
         return [result for result in self.results if result.mutation.canary]
 
     @property

@@ -48,6 +48,7 @@ class Limits:
     default: float = 60.0
 
     def for_test(self, test: str) -> float:
+        """Seconds that one phase of `test` may take."""
         return self.of.get(test, self.default)
 
 
@@ -67,6 +68,7 @@ class Notes:
     finished: bool = False
 
     def take(self, event: Mapping[str, Any], elapsed: float) -> None:
+        """Note one event of the child, which came after `elapsed` seconds."""
         kind = event["event"]
         if kind == "report":
             self._report(event)

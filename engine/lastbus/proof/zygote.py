@@ -46,6 +46,7 @@ class Wire:
         self.fd = fd
 
     def send(self, event: str, **facts: Any) -> None:
+        """Write one event whole, however small the pipe."""
         # A leading newline ends whatever line a killed child left unfinished.
         data = b"\n" + json.dumps({"event": event, **facts}).encode() + b"\n"
         while data:

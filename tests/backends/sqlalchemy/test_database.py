@@ -21,6 +21,7 @@ from lastbus._backends.sqlalchemy.tables import metadata
 from lastbus._kit.servers import BorrowedPostgres, PostgresServer
 from lastbus.sqlalchemy import SqlalchemyEventBus, SqlalchemyEventStorage
 from lastbus.testing import everyone_blocked
+from tests._backends.eventually import eventually
 from tests._backends.sqlalchemy import SqlBackend, opened, sqlite_engine
 
 MAKE_TABLES = """
@@ -55,16 +56,17 @@ async def sessions(engine: AsyncEngine, url: str) -> int:
 async def no_sessions(server: PostgresServer | BorrowedPostgres, url: str) -> bool:
     """Whether the last session is gone: a server notices a closed connection a moment later."""
     async with opened(create_async_engine(server.url)) as engine:
-        for _ in range(200):
-            if await sessions(engine, url) == 0:
-                return True
-            await asyncio.sleep(0.01)
-    return False
+
+        async def gone() -> bool:
+            return await sessions(engine, url) == 0
+
+        return await eventually(gone)
 
 
 # Tables -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("SQL-01")
 async def test_tables_and_indexes_are_made_once_and_kept(empty_url: str) -> None:
     database = Database.at(empty_url)
     await database.ensure_tables()
@@ -90,6 +92,7 @@ async def test_names_are_sorted_by_code_point_whatever_the_locale(postgres_url: 
     await database.let_go(database)
 
 
+@pytest.mark.guarantee("SQL-01")
 async def test_a_missing_index_is_added_to_a_table_that_is_there(empty_url: str) -> None:
     database = Database.at(empty_url)
     await database.ensure_tables()
@@ -103,6 +106,7 @@ async def test_a_missing_index_is_added_to_a_table_that_is_there(empty_url: str)
     await database.let_go(database)
 
 
+@pytest.mark.guarantee("SQL-01")
 async def test_tasks_and_databases_may_make_the_tables_at_once(empty_url: str) -> None:
     databases = [Database.at(empty_url) for _ in range(4)]
 
@@ -113,6 +117,7 @@ async def test_tasks_and_databases_may_make_the_tables_at_once(empty_url: str) -
         await each.let_go(each)
 
 
+@pytest.mark.guarantee("SQL-01")
 @pytest.mark.slow
 async def test_processes_may_make_the_tables_at_once(empty_url: str) -> None:
     """Slow because it starts two interpreters."""
@@ -132,6 +137,7 @@ async def test_processes_may_make_the_tables_at_once(empty_url: str) -> None:
     assert await tables(empty_url) == set(metadata.tables)
 
 
+@pytest.mark.guarantee("SQL-01")
 async def test_nothing_is_made_unless_it_is_asked_for(empty_url: str) -> None:
     storage = SqlalchemyEventStorage(empty_url)
 
@@ -142,6 +148,7 @@ async def test_nothing_is_made_unless_it_is_asked_for(empty_url: str) -> None:
     await storage.aclose()
 
 
+@pytest.mark.guarantee("SQL-01")
 async def test_with_create_tables_the_first_statement_makes_them(empty_url: str) -> None:
     storage = SqlalchemyEventStorage(empty_url, create_tables=True)
 
@@ -154,6 +161,7 @@ async def test_with_create_tables_the_first_statement_makes_them(empty_url: str)
 # Connections --------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("SQL-05")
 async def test_an_engine_of_our_own_is_disposed_with_the_bus(
     postgres_server: PostgresServer | BorrowedPostgres, postgres_url: str
 ) -> None:
@@ -165,6 +173,7 @@ async def test_an_engine_of_our_own_is_disposed_with_the_bus(
     assert await no_sessions(postgres_server, postgres_url)
 
 
+@pytest.mark.guarantee("SQL-05")
 async def test_an_injected_engine_stays_open(postgres_url: str) -> None:
     async with opened(create_async_engine(postgres_url)) as engine:
         bus = SqlalchemyEventBus(engine, create_tables=True)
@@ -177,6 +186,7 @@ async def test_an_injected_engine_stays_open(postgres_url: str) -> None:
         assert await SqlalchemyEventStorage(engine).get_event(event_id) is not None
 
 
+@pytest.mark.guarantee("SQL-05")
 async def test_an_engine_of_our_own_lives_as_long_as_somebody_holds_it(tmp_path: Path) -> None:
     database = Database(sqlite_engine(tmp_path / "bus.db"), owned=True, create_tables=True)
     first, second = SqlalchemyEventStorage(database), SqlalchemyEventStorage(database)
@@ -192,6 +202,7 @@ async def test_an_engine_of_our_own_lives_as_long_as_somebody_holds_it(tmp_path:
     assert engine.pool is not pool
 
 
+@pytest.mark.guarantee("SQL-05")
 async def test_who_outlives_the_close_still_records_and_leaves_no_connection(
     postgres_server: PostgresServer | BorrowedPostgres, postgres_url: str
 ) -> None:
@@ -251,6 +262,7 @@ async def test_a_database_that_does_not_answer_is_not_waited_for_endlessly(
     await database.let_go(database)
 
 
+@pytest.mark.guarantee("SQL-10")
 async def test_a_batch_takes_its_rows_in_one_order_so_that_two_cannot_hold_each_other_up(backend: SqlBackend) -> None:
     taken: list[list[str]] = []
 
@@ -267,6 +279,7 @@ async def test_a_batch_takes_its_rows_in_one_order_so_that_two_cannot_hold_each_
     assert taken == [["a", "b", "c"], ["a", "b", "c"]]
 
 
+@pytest.mark.guarantee("SQL-10")
 async def test_a_batch_that_fails_on_the_way_leaves_no_trace(backend: SqlBackend) -> None:
     storage = backend.event_storage()
     good, bad = Event("tick"), Event("tick", {"value": {1, 2}})
@@ -285,6 +298,7 @@ SLOW = {
 }
 
 
+@pytest.mark.guarantee("SQL-06")
 async def test_a_cancelled_statement_leaves_the_pool_usable(backend: SqlBackend) -> None:
     options = {"poolclass": AsyncAdaptedQueuePool, "pool_size": 1, "max_overflow": 0, "pool_timeout": 5}
     engine = create_async_engine(backend.engine.url, **options)
@@ -304,6 +318,7 @@ async def test_a_cancelled_statement_leaves_the_pool_usable(backend: SqlBackend)
             assert (await database.fetch("look", text("SELECT 7")))[0][0] == 7
 
 
+@pytest.mark.guarantee("SQL-06")
 async def test_a_cancelled_store_happened_or_not_and_does_not_change_its_mind(backend: SqlBackend) -> None:
     storage = backend.event_storage()
     for turns in range(24):
