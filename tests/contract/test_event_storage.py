@@ -157,6 +157,7 @@ async def test_a_timestamp_that_is_no_time_is_refused(storage: EventStorage, tim
     assert await storage.list_events() == []
 
 
+@pytest.mark.guarantee("SQL-07")
 async def test_storing_an_id_again_replaces_the_event(storage: EventStorage) -> None:
     await storage.store_event(Event("draft", {"n": 1}, event_id="e", timestamp=5))
     again = Event("final", {"n": 2}, "c-1", "till", event_id="e", timestamp=3)
@@ -224,6 +225,7 @@ async def test_both_bounds_are_inclusive_and_zero_is_a_bound(
     assert await ids(storage, "tick", start, end) == list(found)
 
 
+@pytest.mark.guarantee("STORE-04")
 async def test_every_given_filter_must_hold(storage: EventStorage) -> None:
     for timestamp in range(4):
         await storage.store_event(made_at(timestamp, f"tick-{timestamp}", "tick"))

@@ -107,6 +107,7 @@ async def test_nobody_can_ask_for_what_is_no_name(storage: EventSubscriptionStor
             await storage.list_subscriptions(**{field: value})
 
 
+@pytest.mark.guarantee("SQL-07", "SUBS-16")
 async def test_storing_an_id_again_replaces_the_subscription_and_its_marks(storage: EventSubscriptionStorage) -> None:
     await storage.store_subscription(wish("s", "draft", correlation_id="c", flow_id="f", node_id="n"))
     await storage.mark_event_processed("s", "e-1")

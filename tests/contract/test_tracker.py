@@ -26,6 +26,7 @@ shared = pytest.mark.parametrize("backend", [name for name in NAMES_OF_BACKENDS 
 # Claiming -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("SQL-08")
 async def test_a_claim_stands_in_everybodys_way_even_its_owners(tracker: EventProcessingTracker) -> None:
     assert await tracker.claim_event("e", "h", "me") is True
 
@@ -45,6 +46,7 @@ async def test_claims_and_marks_are_per_event_and_handler(tracker: EventProcessi
     assert await tracker.is_event_processed("other", "h") is False
 
 
+@pytest.mark.guarantee("SQL-08")
 async def test_exactly_one_of_concurrent_claims_is_true(backend: Backend, clock: ManualClock) -> None:
     trackers = [backend.tracker(clock) for _ in range(3)]
 
@@ -112,6 +114,7 @@ async def test_a_claim_lapses_at_the_end_of_its_life(tracker: EventProcessingTra
     assert await tracker.claim_event("e", "h", "you") is True
 
 
+@pytest.mark.guarantee("SQL-08")
 @shared
 async def test_exactly_one_of_concurrent_claims_takes_over_a_lapsed_one(backend: Backend, clock: ManualClock) -> None:
     trackers = [backend.tracker(clock) for _ in range(3)]
@@ -150,6 +153,7 @@ async def test_a_lapsed_claim_is_its_owners_until_somebody_takes_it(
     assert await tracker.release_claim("e", "h", "me") is True
 
 
+@pytest.mark.guarantee("SQL-08")
 @shared
 async def test_the_owner_of_a_lost_claim_has_no_effect_on_the_new_one(
     tracker: EventProcessingTracker, clock: ManualClock

@@ -20,8 +20,9 @@ from lastbus._backends.redis.announcements import Note, Remembered, announce, re
 from lastbus._backends.redis.bus import RedisEventBus
 from lastbus._backends.redis.connection import RedisConnection
 from lastbus._kit.servers import RedisServer
-from lastbus.testing import Gate, Recorder, everyone_blocked
+from lastbus.testing import Gate, ManualClock, Recorder, everyone_blocked
 from tests._backends.redis import FakeRedisBackend, RedisBackend
+from tests.backends.redis.server import calls, clients, comes_down_to, requests
 from tests.contract.waiting import settled, until
 
 OURS = Note("some bus", "some bus-1")
@@ -51,6 +52,7 @@ async def heard(redis: RedisBackend, recorder: Recorder, bus: Any) -> list[Event
 # -- the wire ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("REDIS-02")
 async def test_an_announcement_is_the_event_with_one_more_key(redis: RedisBackend) -> None:
     bus, client = redis.make_bus(), redis.client()
     event = Event("order:paid", {"n": 1}, "c", "s")
@@ -72,6 +74,7 @@ async def test_an_announcement_is_the_event_with_one_more_key(redis: RedisBacken
     await client.connection_pool.disconnect()
 
 
+@pytest.mark.guarantee("REDIS-02")
 @pytest.mark.parametrize(
     ("prefixes", "channel"),
     [
@@ -88,25 +91,23 @@ def test_a_custom_event_prefix_moves_the_channel_unless_one_is_given(prefixes: d
     assert bus._topic("t").name == channel
 
 
+@pytest.mark.guarantee("REDIS-01")
 async def test_a_publish_is_one_round_trip(own_server: RedisServer) -> None:
     async with RedisEventBus(own_server.url) as bus:
         await bus.publish("t")
-        before = await calls(bus)
+        before, requests_before = await calls(bus._connection), await requests(bus._connection)
 
         for number in range(10):
             await bus.publish("t", n=number)
 
+        assert await requests(bus._connection) - requests_before == 10 + 1
         # What runs inside the script counts as calls as well; only EVALSHA came over the wire.
-        spent = {name: count - before.get(name, 0) for name, count in (await calls(bus)).items()}
+        spent = {name: count - before.get(name, 0) for name, count in (await calls(bus._connection)).items()}
         assert spent.pop("evalsha") == spent.pop("set") == spent.pop("zadd") == spent.pop("publish") == 10
         assert {name for name, count in spent.items() if count} <= {"get", "pttl", "pexpire", "info"}
 
 
-async def calls(bus: RedisEventBus) -> dict[str, int]:
-    lines = (await bus._connection.command("INFO", "commandstats")).items()
-    return {name.removeprefix("cmdstat_"): stats["calls"] for name, stats in lines}
-
-
+@pytest.mark.guarantee("REDIS-11")
 async def test_the_three_stores_of_a_bus_share_its_connections(own_server: RedisServer) -> None:
     watch = RedisConnection(own_server.url)
     async with RedisEventBus(own_server.url) as bus:
@@ -118,14 +119,10 @@ async def test_the_three_stores_of_a_bus_share_its_connections(own_server: Redis
     await watch.aclose()
 
 
-async def clients(connection: RedisConnection) -> int:
-    listed: bytes = await connection.command("CLIENT", "LIST")
-    return listed.count(b" addr=")
-
-
 # -- who hears what ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("REDIS-04")
 async def test_every_handler_of_another_process_hears_an_event_once(redis: RedisBackend) -> None:
     here, there = redis.make_bus(), redis.make_bus()
     recorders = {pattern: Recorder() for pattern in ("user.created", "user.*", "*", None, "other", "user.[a-c]*")}
@@ -139,6 +136,7 @@ async def test_every_handler_of_another_process_hears_an_event_once(redis: Redis
         assert len([each for each in events if each.event_type == "user.created"]) == (pattern != "other")
 
 
+@pytest.mark.guarantee("REDIS-03")
 async def test_its_own_events_come_to_a_bus_once(redis: RedisBackend, recorder: Recorder) -> None:
     bus = redis.make_bus()
     await bus.register_handler("t", recorder)
@@ -149,6 +147,7 @@ async def test_its_own_events_come_to_a_bus_once(redis: RedisBackend, recorder: 
     assert len([each for each in await heard(redis, recorder, bus) if each.event_type == "t"]) == 2
 
 
+@pytest.mark.guarantee("REDIS-02")
 async def test_an_event_of_other_software_is_heard_and_deduplicated(
     redis: RedisBackend, raw: RedisConnection, recorder: Recorder
 ) -> None:
@@ -177,6 +176,7 @@ async def test_the_switch_for_deduplication_travels_with_the_announcement(
     assert len(await heard(redis, recorder, there)) == 2
 
 
+@pytest.mark.guarantee("REDIS-03")
 async def test_an_announcement_that_the_driver_publishes_twice_is_heard_once(
     redis: RedisBackend, raw: RedisConnection
 ) -> None:
@@ -191,6 +191,7 @@ async def test_an_announcement_that_the_driver_publishes_twice_is_heard_once(
     assert len(await heard(redis, exact, bus)) == len(await heard(redis, wild, bus)) == 1
 
 
+@pytest.mark.guarantee("REDIS-03")
 def test_a_listener_remembers_only_the_latest_announcements(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lastbus._backends.redis.announcements.REMEMBERED_MAX", 3)
     remembered = Remembered()
@@ -208,6 +209,7 @@ def test_a_listener_remembers_only_the_latest_announcements(monkeypatch: pytest.
     assert remembered.is_new(None, True)
 
 
+@pytest.mark.guarantee("REDIS-02")
 @pytest.mark.parametrize(
     "garbage",
     [b"\xff\x00", b"", b"[]", b'"text"', b"{}", b'{"event_type": 3}', b"[" * 5000],
@@ -230,6 +232,7 @@ async def test_garbage_is_named_and_passed_over(
     assert [record.levelname for record in caplog.records if "skipped" in record.getMessage()] == ["WARNING"]
 
 
+@pytest.mark.guarantee("REDIS-02")
 async def test_an_event_on_the_channel_of_another_type_is_passed_over(
     redis: RedisBackend, raw: RedisConnection, recorder: Recorder
 ) -> None:
@@ -242,6 +245,7 @@ async def test_an_event_on_the_channel_of_another_type_is_passed_over(
     assert await heard(redis, recorder, bus) == []
 
 
+@pytest.mark.guarantee("REDIS-02")
 @pytest.mark.parametrize("note", [None, 3, "x", {}, {"origin": 1, "id": 2}, {"origin": "x"}], ids=str)
 def test_a_note_that_is_not_ours_is_as_good_as_none(note: object) -> None:
     text = json.dumps({"event_id": "e", "lastbus": note})
@@ -249,6 +253,7 @@ def test_a_note_that_is_not_ours_is_as_good_as_none(note: object) -> None:
     assert read_note(text) == Note(None, None, True)
 
 
+@pytest.mark.guarantee("REDIS-04")
 @pytest.mark.parametrize("event_type", ["order:paid", "é.ü", "a\nb", " x ", "a]b", "t" * 512])
 async def test_any_type_is_heard_by_name_and_by_wildcard(redis: RedisBackend, event_type: str) -> None:
     here, there, exact, wild = redis.make_bus(), redis.make_bus(), Recorder(), Recorder()
@@ -261,7 +266,7 @@ async def test_any_type_is_heard_by_name_and_by_wildcard(redis: RedisBackend, ev
     assert [each.data for each in await wild.has_heard()] == [{"msg": "日本"}]
 
 
-@pytest.mark.guarantee("STORE-02")
+@pytest.mark.guarantee("STORE-02", "REDIS-08")
 @pytest.mark.parametrize("decode", [False, True], ids=["bytes", "str"])
 async def test_a_bus_on_a_client_of_either_kind_hears(redis: RedisBackend, recorder: Recorder, decode: bool) -> None:
     prefix = f"{redis.prefix}event:"
@@ -275,6 +280,7 @@ async def test_a_bus_on_a_client_of_either_kind_hears(redis: RedisBackend, recor
         assert await recorder.has_heard(2) == [event, event]
 
 
+@pytest.mark.guarantee("REDIS-14")
 async def test_a_glob_in_the_prefix_hears_only_its_own_channels(redis: RedisBackend, recorder: Recorder) -> None:
     async with (
         RedisEventBus(None, f"{redis.prefix}[ab]*:", client=redis.client()) as wild,
@@ -289,6 +295,7 @@ async def test_a_glob_in_the_prefix_hears_only_its_own_channels(redis: RedisBack
         assert [each.event_type for each in await recorder.has_heard()] == ["ours"]
 
 
+@pytest.mark.guarantee("REDIS-15")
 async def test_a_full_bus_stops_reading_and_loses_nothing(redis: RedisBackend, gate: Gate) -> None:
     here, there = redis.make_bus(), redis.make_bus(max_pending_callbacks=1)
     await there.register_handler("t", gate.hold)
@@ -304,9 +311,48 @@ async def test_a_full_bus_stops_reading_and_loses_nothing(redis: RedisBackend, g
     assert [each.data["n"] for each in gate.left] == list(range(20))
 
 
+@pytest.mark.guarantee("REDIS-15")
+async def test_a_full_bus_confirms_a_new_type_when_it_reads_again(
+    redis: RedisBackend, raw: RedisConnection, gate: Gate, recorder: Recorder, clock: ManualClock
+) -> None:
+    here, there = redis.make_bus(), redis.make_bus(max_pending_callbacks=1, clock=clock)
+    await there.register_handler("t", gate.hold)
+    for number in range(3):
+        await here.publish("t", n=number)
+    await gate.has_entered()
+
+    registering = asyncio.ensure_future(there.register_handler("u", recorder))
+    await until(lambda: bool(there.pubsub._waiting))
+    for _ in range(50):
+        await raw.command("PING")
+    assert (await raw.command("PUBSUB", "NUMSUB", f"{redis.prefix}event:channel:u"))[-1] == 0
+    clock.advance(5)
+
+    with pytest.raises(EventStorageError, match="not confirmed"):
+        await registering
+    gate.open()
+    assert await there.register_handler("u", recorder)
+    await here.publish("u")
+    assert len(await recorder.has_heard()) == 1
+
+
 # -- subscriptions at the server --------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("REDIS-05")
+async def test_a_registration_returns_when_the_server_has_confirmed_it(
+    redis: RedisBackend, raw: RedisConnection, recorder: Recorder
+) -> None:
+    bus, prefix = redis.make_bus(), f"{redis.prefix}event:channel:"
+
+    await bus.register_handler("t", recorder)
+    assert bus._topic("t") in bus.pubsub._confirmed
+    assert (await raw.command("PUBSUB", "NUMSUB", f"{prefix}t"))[-1] == 1
+    await bus.register_handler("*", recorder)
+    assert bus._topic("*") in bus.pubsub._confirmed
+
+
+@pytest.mark.guarantee("REDIS-05", "REDIS-13")
 async def test_a_waiter_is_subscribed_while_it_waits(redis: RedisBackend, raw: RedisConnection) -> None:
     bus, channel = redis.make_bus(), f"{redis.prefix}event:channel:t"
     waiting = [asyncio.ensure_future(bus.wait_for_event("t", timeout=30)) for _ in range(3)]
@@ -321,6 +367,7 @@ async def test_a_waiter_is_subscribed_while_it_waits(redis: RedisBackend, raw: R
     assert (await raw.command("PUBSUB", "NUMSUB", channel))[-1] == 0
 
 
+@pytest.mark.guarantee("REDIS-13")
 async def test_a_handler_that_is_gone_is_unsubscribed(redis: RedisBackend, raw: RedisConnection) -> None:
     bus, channel = redis.make_bus(), f"{redis.prefix}event:channel:t"
     first = await bus.register_handler("t", Recorder())
@@ -334,6 +381,7 @@ async def test_a_handler_that_is_gone_is_unsubscribed(redis: RedisBackend, raw: 
     assert (await raw.command("PUBSUB", "NUMSUB", channel))[-1] == 0
 
 
+@pytest.mark.guarantee("REDIS-13")
 async def test_a_type_that_is_dropped_and_wanted_again_is_heard(redis: RedisBackend, recorder: Recorder) -> None:
     here, there = redis.make_bus(), redis.make_bus()
     for _ in range(5):
@@ -347,6 +395,7 @@ async def test_a_type_that_is_dropped_and_wanted_again_is_heard(redis: RedisBack
     assert len(await recorder.has_heard()) == 1
 
 
+@pytest.mark.guarantee("REDIS-13")
 async def test_a_bus_that_only_publishes_does_not_listen(redis: RedisBackend) -> None:
     bus = redis.make_bus()
 
@@ -355,6 +404,7 @@ async def test_a_bus_that_only_publishes_does_not_listen(redis: RedisBackend) ->
     assert bus.pubsub is None
 
 
+@pytest.mark.guarantee("REDIS-05")
 async def test_handlers_that_were_there_before_the_start_are_heard_after_it(
     redis: RedisBackend, recorder: Recorder
 ) -> None:
@@ -372,7 +422,7 @@ async def test_handlers_that_were_there_before_the_start_are_heard_after_it(
 # -- close ------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.guarantee("CLOSE-24", "CLOSE-26")
+@pytest.mark.guarantee("REDIS-11")
 @pytest.mark.parametrize("is_given", [False, True], ids=["own client", "given client"])
 async def test_a_closed_bus_leaves_no_connection_at_the_server(
     own_server: RedisServer, caplog: pytest.LogCaptureFixture, is_given: bool
@@ -389,9 +439,25 @@ async def test_a_closed_bus_leaves_no_connection_at_the_server(
     assert bus.pubsub is None
     assert bus.redis is None
     assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
-    while await clients(watch) != 1:
-        pass  # The server notices a closed socket in its own time; the test's time limit bounds this.
+    assert await comes_down_to(1, watch)
     await watch.aclose()
+
+
+@pytest.mark.guarantee("REDIS-11")
+def test_what_nobody_has_closed_is_closed_as_the_loop_ends(own_server: RedisServer) -> None:
+    bus = RedisEventBus(own_server.url)
+
+    async def forget_to_close() -> None:
+        await bus.register_handler("t", Recorder())
+        await bus.publish("u")
+
+    async def count() -> bool:
+        async with RedisEventBus(own_server.url) as watch:
+            return await comes_down_to(1, watch._connection)
+
+    asyncio.run(forget_to_close())
+
+    assert asyncio.run(count())
 
 
 async def test_a_bus_that_was_never_used_closes(own_server: RedisServer) -> None:
@@ -418,6 +484,7 @@ async def test_a_registration_that_waits_for_the_server_fails_when_the_bus_close
         await registering
 
 
+@pytest.mark.guarantee("REDIS-11")
 def test_a_bus_lives_on_in_the_next_loop(own_server: RedisServer) -> None:
     bus, recorder = RedisEventBus(own_server.url), Recorder()
 
@@ -438,6 +505,7 @@ def test_a_bus_lives_on_in_the_next_loop(own_server: RedisServer) -> None:
     assert len(recorder.events) == 1
 
 
+@pytest.mark.guarantee("REDIS-11")
 @pytest.mark.slow
 @pytest.mark.parametrize("last_words", ["await bus.close()", "pass"], ids=["closed", "left open"])
 def test_a_program_that_ends_says_nothing(own_server: RedisServer, last_words: str) -> None:
@@ -471,6 +539,7 @@ gc.collect()
 # -- trouble ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("REDIS-12")
 @pytest.mark.parametrize("turns", range(0, 12, 2))
 async def test_a_publish_cancelled_anywhere_leaves_nothing_for_the_next(redis: RedisBackend, turns: int) -> None:
     bus = redis.make_bus()
@@ -486,6 +555,7 @@ async def test_a_publish_cancelled_anywhere_leaves_nothing_for_the_next(redis: R
     assert await bus.get_event(event.event_id) == event
 
 
+@pytest.mark.guarantee("REDIS-05")
 async def test_a_registration_without_a_server_is_an_error_and_registers_nothing() -> None:
     backend = FakeRedisBackend()
     async with backend:
@@ -500,6 +570,7 @@ async def test_a_registration_without_a_server_is_an_error_and_registers_nothing
         assert await bus.register_handler("t", Recorder())
 
 
+@pytest.mark.guarantee("REDIS-06")
 async def test_an_unknown_failure_of_a_receiver_does_not_end_the_listener(
     redis: RedisBackend, recorder: Recorder, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

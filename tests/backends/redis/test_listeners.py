@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
 
@@ -61,6 +62,7 @@ async def is_cut_off(bus: RedisEventBus) -> None:
     await until(lambda: bus.pubsub is not None and not bus.pubsub._confirmed)
 
 
+@pytest.mark.guarantee("REDIS-06")
 async def test_a_killed_connection_costs_no_registration_and_nothing_is_heard_twice(
     here: RedisEventBus, there: RedisEventBus, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -87,6 +89,7 @@ async def test_a_killed_connection_costs_no_registration_and_nothing_is_heard_tw
     assert len([line for line in logged if "connected again" in line]) == 3
 
 
+@pytest.mark.guarantee("REDIS-06")
 @pytest.mark.slow
 async def test_a_restarted_server_costs_no_registration_and_nothing_is_heard_twice(
     own_server: RedisServer, here: RedisEventBus, there: RedisEventBus
@@ -109,6 +112,38 @@ async def test_a_restarted_server_costs_no_registration_and_nothing_is_heard_twi
     assert exact.events == wild.events == [before, after]
 
 
+@pytest.mark.guarantee("REDIS-06")
+@pytest.mark.slow
+async def test_a_server_that_is_killed_in_mid_traffic_costs_no_registration_and_nothing_is_heard_twice(
+    own_server: RedisServer, here: RedisEventBus, there: RedisEventBus
+) -> None:
+    """Slow: a server is killed and started."""
+    exact, wild = Recorder(), Recorder()
+    await there.register_handler("t", exact)
+    await there.register_handler("t*", wild)
+    is_talking = True
+
+    async def talk() -> None:
+        while is_talking:
+            with contextlib.suppress(EventStorageError):
+                await here.publish("t", prevent_duplicate_consumption=False)
+
+    talking = [asyncio.ensure_future(talk()) for _ in range(3)]
+    await exact.has_heard(10)
+    await asyncio.to_thread(own_server.kill)
+    await asyncio.to_thread(own_server.start)
+    await has_come_back(here, "t", wildcards=1)
+    is_talking = False
+    await asyncio.gather(*talking)
+    last = Event("t")
+    await here.publish(last)
+
+    await until(lambda: last in exact.events and last in wild.events)
+    for recorder in (exact, wild):
+        assert len({event.event_id for event in recorder.events}) == len(recorder.events)
+
+
+@pytest.mark.guarantee("REDIS-06")
 @pytest.mark.slow
 async def test_an_event_that_nobody_heard_is_still_in_the_storage(
     own_server: RedisServer, here: RedisEventBus, there: RedisEventBus, monkeypatch: pytest.MonkeyPatch
@@ -128,6 +163,7 @@ async def test_an_event_that_nobody_heard_is_still_in_the_storage(
     assert [event.data["n"] for event in await there.event_storage.list_events("t")] == [1, 2]
 
 
+@pytest.mark.guarantee("REDIS-07")
 @pytest.mark.slow
 async def test_a_server_that_stops_answering_is_left_and_found_again(
     here: RedisEventBus, there: RedisEventBus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -147,6 +183,7 @@ async def test_a_server_that_stops_answering_is_left_and_found_again(
     assert len(recorder.events) == 1
 
 
+@pytest.mark.guarantee("REDIS-07")
 @pytest.mark.slow
 async def test_a_silent_but_living_connection_is_kept(
     here: RedisEventBus, there: RedisEventBus, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -221,6 +258,7 @@ async def rests(alone: Alone) -> None:
     await until(lambda: alone.listener._pause is not None)
 
 
+@pytest.mark.guarantee("REDIS-07")
 async def test_attempts_to_reconnect_come_at_growing_bounded_intervals(
     backend: FakeRedisBackend, alone: Alone, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -238,6 +276,7 @@ async def test_attempts_to_reconnect_come_at_growing_bounded_intervals(
     assert [record.levelname for record in caplog.records if "lost its connection" in record.message] == ["WARNING"]
 
 
+@pytest.mark.guarantee("REDIS-07")
 async def test_the_intervals_start_small_again_after_a_success(backend: FakeRedisBackend, alone: Alone) -> None:
     for _ in range(2):
         await alone.listener.confirm(alone.wanted)
@@ -252,6 +291,27 @@ async def test_the_intervals_start_small_again_after_a_success(backend: FakeRedi
         alone.clock.advance(0.2)
 
 
+@pytest.mark.guarantee("REDIS-06")
+async def test_after_a_cut_everything_that_is_wanted_is_asked_for_again(
+    backend: FakeRedisBackend, alone: Alone
+) -> None:
+    await alone.listener.confirm(alone.wanted)
+    [task] = [each for each in alone.listener.tasks if each.get_name() == "lastbus redis listener"]
+    backend.server.connected = False
+    await until(lambda: task.done() or alone.listener._pause is not None)
+    backend.server.connected = True
+
+    confirming = asyncio.ensure_future(alone.listener.confirm(alone.wanted))
+    await asyncio.wait({confirming}, timeout=1)
+
+    assert not task.done()
+    assert confirming.done()
+    event = Event("t")
+    await alone.connection.command("PUBLISH", "c:t", event.model_dump_json())
+    await until(lambda: alone.heard == [event])
+
+
+@pytest.mark.guarantee("REDIS-06")
 async def test_whoever_finds_the_server_back_ends_the_rest_of_the_listener(
     backend: FakeRedisBackend, alone: Alone
 ) -> None:
@@ -265,18 +325,22 @@ async def test_whoever_finds_the_server_back_ends_the_rest_of_the_listener(
     assert alone.clock.time() == 1_000_000.0
 
 
+@pytest.mark.guarantee("REDIS-07")
 async def test_a_subscription_that_is_not_confirmed_in_time_is_an_error(alone: Alone) -> None:
     confirming = asyncio.ensure_future(alone.listener.confirm({Topic("c:never wanted", False)}))
     await until(lambda: bool(alone.listener._waiting))
     await everyone_blocked()
 
     alone.clock.advance(listeners.CONFIRM_SECONDS)
+    await asyncio.wait({confirming}, timeout=1)
 
+    assert confirming.done()
     with pytest.raises(EventStorageError, match="not confirmed"):
         await confirming
     assert alone.listener._waiting == {}
 
 
+@pytest.mark.guarantee("REDIS-13")
 async def test_many_wakes_at_once_become_few(alone: Alone) -> None:
     await alone.listener.confirm(alone.wanted)
     sent: list[object] = []
@@ -295,6 +359,7 @@ async def test_many_wakes_at_once_become_few(alone: Alone) -> None:
     assert len(sent) <= 2
 
 
+@pytest.mark.guarantee("REDIS-05")
 async def test_a_cancelled_confirmation_leaves_nothing_behind(alone: Alone) -> None:
     confirming = asyncio.ensure_future(alone.listener.confirm({Topic("c:never wanted", False)}))
     await until(lambda: bool(alone.listener._waiting))
@@ -306,6 +371,7 @@ async def test_a_cancelled_confirmation_leaves_nothing_behind(alone: Alone) -> N
     assert alone.clock.pending == 0
 
 
+@pytest.mark.guarantee("REDIS-12")
 async def test_a_cancelled_listener_ends_at_once(alone: Alone) -> None:
     await alone.listener.confirm(alone.wanted)
     [task] = [each for each in alone.listener.tasks if each.get_name() == "lastbus redis listener"]
@@ -317,6 +383,7 @@ async def test_a_cancelled_listener_ends_at_once(alone: Alone) -> None:
     assert task.cancelled()
 
 
+@pytest.mark.guarantee("REDIS-06")
 async def test_a_connection_of_text_that_is_no_text_goes_on(alone: Alone, backend: FakeRedisBackend) -> None:
     await alone.listener.confirm(alone.wanted)
     say = RedisConnection(client=backend.client())

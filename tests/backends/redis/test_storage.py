@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Iterable
+from typing import Any
 
 import pytest
 
@@ -14,6 +15,7 @@ from lastbus._kit.servers import RedisServer
 from lastbus.redis import RedisEventStorage
 from lastbus.testing import ManualClock
 from tests._backends.redis import RedisBackend
+from tests.backends.redis.server import calls, requests
 
 WEEK_MS = 604_800_000
 
@@ -73,6 +75,7 @@ async def test_more_types_than_ten_are_listed_oldest_first(redis: RedisBackend) 
     assert len(await storage.list_events()) == 25
 
 
+@pytest.mark.guarantee("REDIS-14")
 async def test_a_glob_in_the_prefix_finds_only_its_own_keys(redis: RedisBackend) -> None:
     wild = RedisEventStorage(key_prefix=f"{redis.prefix}[ab]*:", connection=redis.connection())
     other = RedisEventStorage(key_prefix=f"{redis.prefix}axx:", connection=redis.connection())
@@ -147,6 +150,7 @@ async def test_a_hole_in_the_index_is_filled_named_once_and_closed(
     assert await raw.command("ZSCORE", f"{redis.prefix}event:types:t", "e2") is None
 
 
+@pytest.mark.guarantee("IDX-06")
 async def test_an_event_whose_time_is_over_leaves_the_index_in_silence(
     redis: RedisBackend, raw: RedisConnection, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -157,6 +161,53 @@ async def test_an_event_whose_time_is_over_leaves_the_index_in_silence(
 
     assert await storage.list_events("t") == []
     assert caplog.records == []
+    assert await raw.command("EXISTS", f"{redis.prefix}event:types:t") == 0
+
+
+@pytest.mark.guarantee("IDX-08")
+async def test_an_event_that_comes_back_while_holes_are_closed_stays_listed(
+    redis: RedisBackend, raw: RedisConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, writer = redis.event_storage(), redis.event_storage()
+    event = Event("t", event_id="e")
+    await writer.store_event(event)
+    await raw.command("DEL", f"{redis.prefix}event:events:e")
+    run = storage._connection.run
+
+    async def be_late(*call: Any) -> Any:
+        await writer.store_event(event)
+        return await run(*call)
+
+    monkeypatch.setattr(storage._connection, "run", be_late)
+
+    assert await storage.list_events("t") == []
+    assert await storage.list_events("t") == [event]
+
+
+@pytest.mark.guarantee("IDX-10")
+async def test_an_old_event_that_is_there_stays_listed(redis: RedisBackend, clock: ManualClock) -> None:
+    storage = redis.event_storage(clock=clock)
+    await storage.store_event(Event("t", event_id="old", timestamp=1))
+
+    assert ids(await storage.list_events("t")) == ids(await storage.list_events("t")) == ["old"]
+
+
+@pytest.mark.guarantee("IDX-09")
+async def test_holes_are_closed_five_hundred_at_a_time(
+    redis: RedisBackend, raw: RedisConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage = redis.event_storage()
+    await raw.command("ZADD", f"{redis.prefix}event:types:t", *(word for n in range(1001) for word in (n, f"dead{n}")))
+    run, sizes = storage._connection.run, []
+
+    async def count(script: Any, keys: Any, rows: str, *members: bytes) -> Any:
+        sizes.append(len(members))
+        return await run(script, keys, rows, *members)
+
+    monkeypatch.setattr(storage._connection, "run", count)
+
+    assert await storage.list_events("t", limit=2000) == []
+    assert sizes == [500, 500, 1]
     assert await raw.command("EXISTS", f"{redis.prefix}event:types:t") == 0
 
 
@@ -222,20 +273,31 @@ async def test_a_row_of_other_software_with_keys_of_its_own_is_an_event(
     assert await redis.event_storage().get_event("e") == event
 
 
+async def test_lifetimes_are_measured_by_the_server(redis: RedisBackend, clock: ManualClock) -> None:
+    storage = redis.event_storage(clock=clock, ttl=60)
+    await storage.store_event(Event("t", event_id="e"))
+
+    clock.advance(61)
+
+    assert await storage.get_event("e") is not None
+
+
 @pytest.mark.parametrize("ttl", [0, -1, float("nan"), float("inf"), True, "60"])
 def test_a_lifetime_that_cannot_be_is_refused(ttl: float) -> None:
     with pytest.raises(ValueError, match="ttl"):
         RedisEventStorage("redis://localhost", ttl=ttl)
 
 
+@pytest.mark.guarantee("REDIS-01")
 async def test_storing_is_one_round_trip_from_the_second_time_on(own_server: RedisServer) -> None:
     storage = RedisEventStorage(own_server.url)
     await storage.store_event(Event("t"))
-    before = await calls(storage._connection)
+    before, requests_before = await calls(storage._connection), await requests(storage._connection)
 
     for number in range(10):
         await storage.store_event(Event("t", {"n": number}))
 
+    assert await requests(storage._connection) - requests_before == 10 + 1
     # What runs inside the script counts as calls as well; only EVALSHA came over the wire.
     spent = {name: count - before.get(name, 0) for name, count in (await calls(storage._connection)).items()}
     assert spent.pop("evalsha") == spent.pop("set") == spent.pop("zadd") == 10
@@ -243,6 +305,7 @@ async def test_storing_is_one_round_trip_from_the_second_time_on(own_server: Red
     await storage.aclose()
 
 
+@pytest.mark.guarantee("REDIS-01")
 async def test_a_batch_is_stored_in_one_round_trip_in_order(redis: RedisBackend) -> None:
     storage = redis.event_storage()
     trips: list[object] = []
@@ -266,11 +329,6 @@ async def test_a_batch_with_an_event_that_has_no_json_stores_nothing(redis: Redi
     with pytest.raises(ValueError, match="data"):
         await storage.batch_store_events([Event("t"), Event("t", {"n": float("nan")})])
     assert await storage.list_events() == []
-
-
-async def calls(connection: RedisConnection) -> dict[str, int]:
-    lines = (await connection.command("INFO", "commandstats")).items()
-    return {name.removeprefix("cmdstat_"): stats["calls"] for name, stats in lines}
 
 
 async def test_nothing_is_logged_by_ordinary_work(redis: RedisBackend, caplog: pytest.LogCaptureFixture) -> None:

@@ -168,11 +168,31 @@ async def test_a_lapsed_row_is_dropped_from_the_index_that_was_asked(redis: Redi
     await storage.store_subscription(subscription("here", correlation_id="c"))
     await raw.command("DEL", f"{redis.prefix}subscription:data:gone")
 
-    assert ids(await storage.list_subscriptions(correlation_id="c")) == ["here"]
+    assert ids(await storage.list_subscriptions("t", correlation_id="c")) == ["here"]
     assert await raw.command("SMEMBERS", f"{redis.prefix}subscription:correlation:c") == {b"here"}
     assert await raw.command("SMEMBERS", f"{redis.prefix}subscription:type:t") == {b"gone", b"here"}
 
 
+@pytest.mark.guarantee("IDX-08")
+async def test_a_subscription_that_comes_back_while_holes_are_closed_stays_listed(
+    redis: RedisBackend, raw: RedisConnection, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    storage, writer = redis.subscription_storage(), redis.subscription_storage()
+    await writer.store_subscription(subscription("s"))
+    await raw.command("DEL", f"{redis.prefix}subscription:data:s")
+    run = storage._connection.run
+
+    async def be_late(*call: Any) -> Any:
+        await writer.store_subscription(subscription("s"))
+        return await run(*call)
+
+    monkeypatch.setattr(storage._connection, "run", be_late)
+
+    assert await storage.list_subscriptions("t") == []
+    assert ids(await storage.list_subscriptions("t")) == ["s"]
+
+
+@pytest.mark.guarantee("SUBS-13")
 async def test_a_row_that_cannot_be_read_is_skipped_in_lists_and_named(
     redis: RedisBackend, raw: RedisConnection, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -210,6 +230,7 @@ async def test_of_concurrent_marks_exactly_one_is_true(redis: RedisBackend) -> N
     assert sorted(marks) == [False] * 19 + [True]
 
 
+@pytest.mark.guarantee("REDIS-10")
 async def test_a_mark_that_the_driver_sends_twice_is_still_the_first(
     redis: RedisBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:

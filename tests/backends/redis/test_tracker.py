@@ -100,6 +100,7 @@ async def test_a_mark_ends_the_claim(redis: RedisBackend, raw: RedisConnection) 
     assert await raw.command("HKEYS", f"{redis.prefix}processed:events:e") == [b"h"]
 
 
+@pytest.mark.guarantee("REDIS-10")
 @pytest.mark.parametrize("verb", ["claim_event", "renew_claim", "mark_event_processed"])
 async def test_what_the_driver_sends_twice_is_still_granted(
     redis: RedisBackend, monkeypatch: pytest.MonkeyPatch, verb: str

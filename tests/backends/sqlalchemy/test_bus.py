@@ -34,6 +34,7 @@ async def test_what_one_bus_has_stored_another_one_finds(backend: SqlBackend) ->
         assert await second.unregister_subscription(subscription_id) is True
 
 
+@pytest.mark.guarantee("SQL-08")
 async def test_a_handler_of_a_stable_id_succeeds_once_for_all_buses(backend: SqlBackend, recorder: Recorder) -> None:
     buses = [backend.make_bus() for _ in range(3)]
     for bus in buses:

@@ -17,6 +17,7 @@ from lastbus.sqlalchemy import SqlalchemyEventBus, SqlalchemyEventStorage
 SECRET = "hunter2"
 
 
+@pytest.mark.guarantee("SQL-11")
 @pytest.mark.parametrize(
     ("url", "driver"),
     [
@@ -31,6 +32,7 @@ def test_without_a_driver_the_asyncio_one_is_meant(url: str, driver: str) -> Non
     assert open_engine(url).url.drivername == driver
 
 
+@pytest.mark.guarantee("SQL-04", "SQL-11")
 @pytest.mark.parametrize(
     ("url", "reason"),
     [
@@ -48,6 +50,7 @@ def test_a_url_that_cannot_work_is_refused_without_showing_it(url: str, reason: 
     assert SECRET not in "".join(traceback.format_exception(refusal.value))
 
 
+@pytest.mark.guarantee("SQL-11")
 @pytest.mark.parametrize(
     "url",
     [
@@ -62,6 +65,7 @@ def test_a_database_in_memory_is_refused(url: str) -> None:
         open_engine(url)
 
 
+@pytest.mark.guarantee("SQL-11")
 @pytest.mark.filterwarnings("ignore:Use of the mode=memory:DeprecationWarning")
 def test_an_injected_engine_is_checked_in_the_same_way() -> None:
     with pytest.raises(ValueError, match="name a file"):
@@ -81,6 +85,7 @@ def test_a_lifetime_that_is_no_duration_is_refused(tmp_path: Path, ttl: float) -
         SqlalchemyEventStorage(f"sqlite:///{tmp_path / 'bus.db'}", ttl=ttl)
 
 
+@pytest.mark.guarantee("SQL-04")
 async def test_a_failing_connection_shows_neither_password_nor_user(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     url = f"postgresql://hidden-user:{SECRET}@127.0.0.1:{free_port()}/db?application_name={SECRET}"
@@ -96,6 +101,7 @@ async def test_a_failing_connection_shows_neither_password_nor_user(caplog: pyte
     await storage.aclose()
 
 
+@pytest.mark.guarantee("SQL-04")
 async def test_a_failing_statement_shows_no_value(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     storage = SqlalchemyEventStorage(f"sqlite:///{tmp_path / 'no-tables.db'}")

@@ -90,6 +90,7 @@ async def plans(engine: AsyncEngine, question: Any) -> list[str]:
     return ["\n".join(row[0] for row in plan) for plan in explained]
 
 
+@pytest.mark.guarantee("SQL-03")
 async def test_no_frequent_question_reads_a_whole_table(crowded: AsyncEngine) -> None:
     answered = {name: await plans(crowded, question) for name, question in QUESTIONS.items()}
 

@@ -47,6 +47,7 @@ def subscription_row(name: str, event_type: str = "order.paid", **fields: Any) -
 # Unreadable rows ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("SQL-02")
 async def test_an_unreadable_event_is_passed_over_and_named(
     backend: SqlBackend, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -64,6 +65,7 @@ async def test_an_unreadable_event_is_passed_over_and_named(
         await storage.get_event("1")
 
 
+@pytest.mark.guarantee("SQL-02")
 async def test_others_take_the_place_of_unreadable_events(backend: SqlBackend) -> None:
     storage = backend.event_storage()
     await storage.batch_store_events(Event("tick", event_id=f"{n}", timestamp=n // 3) for n in range(9))
@@ -73,6 +75,7 @@ async def test_others_take_the_place_of_unreadable_events(backend: SqlBackend) -
     assert [event.event_id for event in await storage.list_events("tick", 1, 2, 99)] == ["3", "5", "6", "7", "8"]
 
 
+@pytest.mark.guarantee("SQL-02")
 async def test_a_listing_longer_than_a_page_is_complete(backend: SqlBackend, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("lastbus._backends.sqlalchemy.storage.PAGE_ROWS", 4)
     storage = backend.event_storage()
@@ -103,6 +106,7 @@ async def test_a_dirty_subscription_is_passed_over_and_named(
         assert repr(dirty["event_type"]) in line
 
 
+@pytest.mark.guarantee("SUBS-14")
 async def test_a_dirty_subscription_does_not_keep_others_from_an_event(backend: SqlBackend) -> None:
     rows = [subscription_row("dirty", timeout=-1), subscription_row("clean")]
     await execute(backend, insert(subscriptions), rows)
@@ -196,6 +200,7 @@ async def test_marks_of_a_subscription_live_as_long_as_events(backend: SqlBacken
     assert await storage.mark_event_processed("s", "e") is True
 
 
+@pytest.mark.guarantee("SQL-09")
 async def test_expired_events_are_deleted_a_bite_at_a_time(backend: SqlBackend, clock: ManualClock) -> None:
     storage = backend.event_storage(clock, ttl=60)
     await storage.batch_store_events(Event("tick", event_id=f"{n}") for n in range(BITE_ROWS + 50))
@@ -208,6 +213,7 @@ async def test_expired_events_are_deleted_a_bite_at_a_time(backend: SqlBackend, 
     assert await count(backend, events) == 2
 
 
+@pytest.mark.guarantee("SQL-09")
 async def test_nothing_is_looked_for_more_often_than_needed(backend: SqlBackend, clock: ManualClock) -> None:
     storage = backend.event_storage(clock, ttl=1)
     await storage.store_event(Event("tick", event_id="old"))
@@ -221,6 +227,7 @@ async def test_nothing_is_looked_for_more_often_than_needed(backend: SqlBackend,
     assert await count(backend, events) == 1
 
 
+@pytest.mark.guarantee("SQL-09")
 async def test_every_table_is_swept(backend: SqlBackend, clock: ManualClock) -> None:
     subscribed = SqlalchemyEventSubscriptionStorage(backend.engine, ttl=60, clock=clock)
     tracker = SqlalchemyEventProcessingTracker(backend.engine, ttl=60, clock=clock)
@@ -239,6 +246,7 @@ async def test_every_table_is_swept(backend: SqlBackend, clock: ManualClock) -> 
         assert await count(backend, table) == 1
 
 
+@pytest.mark.guarantee("SQL-09")
 async def test_a_sweep_that_fails_does_not_fail_the_write(
     backend: SqlBackend, clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +260,7 @@ async def test_a_sweep_that_fails_does_not_fail_the_write(
     assert "expired rows of events stay" in caplog.text
 
 
+@pytest.mark.guarantee("SQL-09")
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 async def test_a_row_that_somebody_holds_is_passed_over(backend: SqlBackend, clock: ManualClock) -> None:
     storage = backend.event_storage(clock, ttl=60)

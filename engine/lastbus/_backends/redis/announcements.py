@@ -34,13 +34,19 @@ class Note(NamedTuple):
 
 
 def announce(channel: str, note: Note) -> Announcement:
-    """The announcement of an event on `channel` by one of our buses."""
+    """The announcement of an event on `channel` by one of our buses.
+
+    Keeps: REDIS-02.
+    """
     fields = {"origin": note.origin, "id": note.announcement_id, "deduplicate": note.deduplicate}
     return Announcement(channel, f',"{NOTE_KEY}":{json.dumps(fields, separators=(",", ":"))}}}')
 
 
 def read_note(message: str | bytes) -> Note:
-    """The note of a message; `EventError` if the message cannot be an announcement."""
+    """The note of a message; `EventError` if the message cannot be an announcement.
+
+    Keeps: REDIS-02.
+    """
     try:
         fields = json.loads(message)
     except (ValueError, RecursionError) as error:
@@ -71,7 +77,10 @@ class Remembered:
         self._known: OrderedDict[tuple[str, bool], None] = OrderedDict()
 
     def is_new(self, announcement_id: str | None, wildcard: bool) -> bool:
-        """Whether this is the first time for this id on this kind of subscription; one without an id always is new."""
+        """Whether this is the first time for this id on this kind of subscription; one without an id always is new.
+
+        Keeps: REDIS-03.
+        """
         if announcement_id is None:
             return True
         key = (announcement_id, wildcard)

@@ -63,7 +63,10 @@ class RedisEventBus(BaseBus):
         self._waited: Final[Counter[Topic]] = Counter()
 
     async def _open(self) -> None:
-        """Reach the server, and hear whatever handlers are there already."""
+        """Reach the server, and hear whatever handlers are there already.
+
+        Keeps: REDIS-05, REDIS-13.
+        """
         await self._connection.command("PING")
         self._refuse_closed("start")
         self.redis = self._connection
@@ -71,12 +74,19 @@ class RedisEventBus(BaseBus):
             await self._listen(topics)
 
     async def _store(self, event: Event, text: str, deduplicate: bool) -> None:
-        """Store, index and announce in one round trip."""
+        """Store, index and announce in one round trip.
+
+        Keeps: REDIS-01.
+        """
         note = Note(self.instance_id, f"{self.instance_id}-{next(self._serial)}", deduplicate)
         announcement = announce(self._channels.channel(event.event_type), note)
         await self.event_storage.store_encoded(event, text, announcement)
 
     async def _cover(self, pattern: str | None) -> None:
+        """Return when handlers of `pattern` are heard.
+
+        Keeps: REDIS-05.
+        """
         await self._listen({self._topic(pattern)})
 
     def _uncover(self, pattern: str | None) -> None:
@@ -84,7 +94,10 @@ class RedisEventBus(BaseBus):
             self.pubsub.touch()
 
     async def _cover_waiter(self, event_type: str, future: asyncio.Future[Event]) -> None:
-        """Hear the type until `future` is done."""
+        """Hear the type until `future` is done.
+
+        Keeps: REDIS-05, REDIS-13.
+        """
         topic = self._topic_of_type(event_type)
         self._waited[topic] += 1
         future.add_done_callback(lambda _: self._uncover_waiter(topic))
@@ -131,6 +144,10 @@ class RedisEventBus(BaseBus):
         return {self._topic(each.pattern) for each in self._registry} | set(self._waited)
 
     def _topic(self, pattern: str | None) -> Topic:
+        """What a handler's pattern is heard by: its own channel if it is one type, the pattern of all if it is not.
+
+        Keeps: REDIS-04.
+        """
         if pattern is None or not is_exact(pattern):
             return Topic(self._channels.pattern, is_pattern=True)
         return self._topic_of_type(pattern)

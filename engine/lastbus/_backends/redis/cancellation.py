@@ -2,6 +2,8 @@
 
 redis-py sends every command under `asyncio.wait_for`, which before CPython 3.12 takes a cancellation for granted and
 drops it when it comes in the turn in which the sending is done.
+
+Keeps: REDIS-12.
 """
 
 from __future__ import annotations

@@ -74,7 +74,10 @@ class RedisConnection:
         return None if held is None else held.client
 
     async def client(self) -> Redis:
-        """The running loop's client. Nothing is sent before the first command."""
+        """The running loop's client. Nothing is sent before the first command.
+
+        Keeps: REDIS-08.
+        """
         loop = asyncio.get_running_loop()
         known = self._held.get(loop)
         if known is None:
@@ -86,6 +89,8 @@ class RedisConnection:
         """A client for a subscriber alone, to be closed by it: texts are bytes, and a lost connection is an error.
 
         A subscriber has to know when it was cut off, so that nothing reconnects behind its back.
+
+        Keeps: REDIS-08.
         """
         return await hold(
             _copy(
@@ -99,7 +104,10 @@ class RedisConnection:
         )
 
     async def aclose(self) -> None:
-        """Close the running loop's client and its pool; harmless if there is none."""
+        """Close the running loop's client and its pool; harmless if there is none.
+
+        Keeps: REDIS-11.
+        """
         held = self._held.pop(asyncio.get_running_loop(), None)
         if held is not None:
             await self.guard(held.aclose())
@@ -112,14 +120,20 @@ class RedisConnection:
         return await self.guard(self._send(words))
 
     async def commands(self, batch: Iterable[tuple[str | bytes | float, ...]]) -> list[Any]:
-        """The replies to several commands, sent in one round trip."""
+        """The replies to several commands, sent in one round trip; texts in them are bytes.
+
+        Keeps: SUBS-17.
+        """
         pipeline = (await self.client()).pipeline(transaction=False)
         for words in batch:
             pipeline.execute_command(*words, **{NEVER_DECODE: True})
         return await self.guard(pipeline.execute())
 
     async def run(self, script: Script, keys: Iterable[str], *arguments: str | bytes | float) -> Any:
-        """The reply to a script, in one round trip from its second use on."""
+        """The reply to a script, in one round trip from its second use on.
+
+        Keeps: REDIS-01.
+        """
         keys = tuple(keys)
         return await self.guard(self._run(script, (len(keys), *keys, *arguments)))
 
@@ -147,6 +161,8 @@ class RedisConnection:
         """Await `work` of the driver: its errors come out as `EventStorageError` without any secret.
 
         A cancellation comes out as one, even where the driver loses it.
+
+        Keeps: REDIS-09, REDIS-12.
         """
         try:
             return await heed(work)
@@ -156,7 +172,10 @@ class RedisConnection:
         raise failure
 
     def failure(self, error: BaseException) -> EventStorageError:
-        """What to raise instead of a driver's `error`."""
+        """What to raise instead of a driver's `error`.
+
+        Keeps: REDIS-09.
+        """
         is_clean = self._is_clean(error)
         reason = f"{type(error).__name__}: {error}" if is_clean else type(error).__name__
         failure = EventStorageError(f"Redis at {self.address}: {reason}")
@@ -208,7 +227,10 @@ class Held(NamedTuple):
 
 
 async def hold(client: Redis) -> Held:
-    """Make sure that `client` is closed by the end of the running loop."""
+    """Make sure that `client` is closed by the end of the running loop.
+
+    Keeps: REDIS-11.
+    """
 
     async def keep() -> AsyncGenerator[None, None]:
         # A loop that ends properly (`asyncio.run`) finishes the generators that have begun on it and are left over.
@@ -225,7 +247,10 @@ async def hold(client: Redis) -> Held:
 
 
 def make_client(redis_url: str) -> Redis:
-    """A client whose every wait is bounded; options in the URL win over the settings of this module."""
+    """A client whose every wait is bounded; options in the URL win over the settings of this module.
+
+    Keeps: REDIS-07.
+    """
     options: dict[str, Any] = {"protocol": 2} if "protocol" in inspect.signature(Redis.__init__).parameters else {}
     pool = BlockingConnectionPool.from_url(
         redis_url,
@@ -253,6 +278,10 @@ def _copy(client: Redis, **changes: Any) -> Redis:
 
 
 def _settings_of_url(redis_url: str | None) -> dict[str, Any]:
+    """What a URL says; `ValueError` without any part of it if it cannot be used.
+
+    Keeps: REDIS-09.
+    """
     try:
         return dict(parse_url(redis_url or ""))
     except ValueError:
@@ -274,7 +303,10 @@ def _address(settings: dict[str, Any]) -> str:
 
 
 def _spellings(password: str | None) -> tuple[str, ...]:
-    """A password as it may turn up in a text: plain, or as a part of a URL."""
+    """A password as it may turn up in a text: plain, or as a part of a URL.
+
+    Keeps: REDIS-09.
+    """
     return tuple({password, quote(password, safe=""), quote_plus(password)}) if password else ()
 
 

@@ -27,7 +27,10 @@ INDEXED_FIELDS: Final = {
 
 @dataclass(frozen=True)
 class EventKeys:
-    """Where events are: the row of each, and one index of each type."""
+    """Where events are: the row of each, and one index of each type.
+
+    Keeps: STORE-05.
+    """
 
     prefix: str
 
@@ -115,7 +118,10 @@ class Channels:
 
     @classmethod
     def beside(cls, event_prefix: str, channel_prefix: str | None) -> Channels:
-        """The channels of a bus: those asked for, else the well-known ones, moved along with a custom event prefix."""
+        """The channels of a bus: those asked for, else the well-known ones, moved along with a custom event prefix.
+
+        Keeps: REDIS-02.
+        """
         if channel_prefix is not None:
             return cls(channel_prefix)
         return cls(CHANNEL_PREFIX if event_prefix == EVENT_PREFIX else f"{event_prefix}channel:")
@@ -131,7 +137,10 @@ class Channels:
 
 
 def glob_escape(text: str) -> str:
-    """`text` as a Redis glob pattern that matches only itself."""
+    """`text` as a Redis glob pattern that matches only itself.
+
+    Keeps: REDIS-14.
+    """
     return "".join(f"\\{character}" if character in "\\*?[]^" else character for character in text)
 
 

@@ -95,7 +95,10 @@ class Listener:
         self._spawn(self._run(), "lastbus redis listener")
 
     def touch(self) -> None:
-        """`wanted` may have shrunk; the listener follows when it next moves."""
+        """`wanted` may have shrunk; the listener follows when it next moves.
+
+        Keeps: REDIS-13.
+        """
         self._is_stale = True
 
     async def confirm(self, topics: Iterable[Topic], unless: asyncio.Future[Any] | None = None) -> None:
@@ -103,6 +106,8 @@ class Listener:
 
         `EventStorageError` if the server fails or does not confirm within `CONFIRM_SECONDS`; `BusClosedError` if the
         listener ends.
+
+        Keeps: REDIS-05, REDIS-07.
         """
         needed = frozenset(topics)
         if needed <= self._confirmed:
@@ -133,7 +138,10 @@ class Listener:
                 unless.remove_done_callback(resolve)
 
     async def aclose(self) -> None:
-        """Close the connection, and with it every subscription; harmless when called again."""
+        """Close the connection, and with it every subscription; harmless when called again.
+
+        Keeps: REDIS-11.
+        """
         pubsub, self._pubsub = self._pubsub, None
         held, self._held = self._held, None
         if pubsub is not None:
@@ -146,6 +154,10 @@ class Listener:
     # -- the task -----------------------------------------------------------------------------------------------
 
     async def _run(self) -> None:
+        """Listen, and begin again whenever that has ended, until cancelled.
+
+        Keeps: REDIS-06.
+        """
         try:
             while True:
                 await self._hear_guarded()
@@ -156,7 +168,10 @@ class Listener:
                 _fail(confirmation, BusClosedError("register_handler"))
 
     async def _hear_guarded(self) -> None:
-        """Listen until the connection breaks. Whatever goes wrong, the listener goes on."""
+        """Listen until the connection breaks. Whatever goes wrong, the listener goes on.
+
+        Keeps: REDIS-06.
+        """
         try:
             await self._hear()
         except DRIVER_ERRORS as error:
@@ -188,7 +203,10 @@ class Listener:
                 await heed(pubsub.ping())
 
     async def _ask(self, pubsub: PubSub) -> None:
-        """Subscribe to what is wanted and not asked for yet, and the other way round."""
+        """Subscribe to what is wanted and not asked for yet, and the other way round.
+
+        Keeps: REDIS-13.
+        """
         self._is_stale = False
         wanted = set(self._wanted())
         gone, new = self._asked - wanted, wanted - self._asked
@@ -206,6 +224,10 @@ class Listener:
                 await heed(verb(*names))
 
     async def _heard(self, message: dict[str, Any]) -> None:
+        """Tell answers from events, and an event's own channel from the pattern that covers all of them.
+
+        Keeps: REDIS-04.
+        """
         kind, channel = message["type"], _text(message["channel"])
         if channel == self._control:
             self._recovered(kind)
@@ -222,7 +244,10 @@ class Listener:
             self._failures = 0
 
     def _answered(self, topic: Topic, is_subscribed: bool) -> None:
-        """An answer counts when none is left to come: a topic can be dropped and wanted again in between."""
+        """An answer counts when none is left to come: a topic can be dropped and wanted again in between.
+
+        Keeps: REDIS-05.
+        """
         self._unanswered[topic] -= 1
         if self._unanswered[topic] > 0:
             return
@@ -235,7 +260,10 @@ class Listener:
                 confirmation.set_result(None)
 
     async def _pass_on(self, channel: str, data: str | bytes, wildcard: bool) -> None:
-        """Hand on a foreign event that was not heard before; what cannot be one is named and passed over."""
+        """Hand on a foreign event that was not heard before; what cannot be one is named and passed over.
+
+        Keeps: REDIS-02, REDIS-03, REDIS-06, REDIS-15.
+        """
         try:
             note = read_note(data)
             if note.origin == self._origin or not self._remembered.is_new(note.announcement_id, wildcard):
@@ -252,6 +280,10 @@ class Listener:
             logger.exception("event %s was heard but could not be handed on", event.event_id)
 
     async def _hang_up(self) -> None:
+        """Forget what was asked for on a connection that is gone, so that all of it is asked for on the next one.
+
+        Keeps: REDIS-06.
+        """
         self._asked, self._confirmed = set(), set()
         self._unanswered.clear()
         try:
@@ -260,7 +292,10 @@ class Listener:
             logger.debug("the broken connection did not close properly: %s", error)
 
     async def _rest(self) -> None:
-        """Wait before the next attempt, longer each time; a sign of life of the server ends it early."""
+        """Wait before the next attempt, longer each time; a sign of life of the server ends it early.
+
+        Keeps: REDIS-07.
+        """
         delay = min(RECONNECT_FIRST_SECONDS * 2 ** min(self._failures, 32), RECONNECT_SECONDS_MAX)
         self._failures += 1
         self._pause = self.loop.create_future()
@@ -278,7 +313,10 @@ class Listener:
     # -- waking it ----------------------------------------------------------------------------------------------
 
     def _wake(self) -> None:
-        """Make the task look at `wanted`. Wakes that are asked for while one is on its way become one more."""
+        """Make the task look at `wanted`. Wakes that are asked for while one is on its way become one more.
+
+        Keeps: REDIS-13.
+        """
         self._is_stale = True
         self._wakes_wanted += 1
         if not self._is_waking:

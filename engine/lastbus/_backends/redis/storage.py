@@ -55,7 +55,7 @@ class RedisEventStorage(RedisBacked, EventStorage):
     async def store_encoded(self, event: Event, text: str, announcement: Announcement | None = None) -> str:
         """Like `store_event`, for a caller that already holds the event's JSON; announced, if asked, on the same trip.
 
-        Keeps: STORE-05, STORE-06, IDX-01, IDX-03, IDX-04.
+        Keeps: STORE-05, STORE-06, IDX-01, IDX-03, IDX-04, REDIS-01.
         """
         keys, arguments = self._call(event, text, announcement)
         await self._connection.run(STORE_EVENT, keys, *arguments)
@@ -88,7 +88,7 @@ class RedisEventStorage(RedisBacked, EventStorage):
         row is gone are dropped; if the row went before its time, an ERROR names it. Without a type, the server is
         scanned for the types that it knows.
 
-        Keeps: STORE-01, STORE-04, STORE-10.
+        Keeps: STORE-01, STORE-02, STORE-04, STORE-10.
         """
         check_optional_name("event_type", event_type)
         check_count("limit", limit, at_least=0)
@@ -160,7 +160,10 @@ class RedisEventStorage(RedisBacked, EventStorage):
 
 
 def _pages(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """`ids` in portions that one command, or the stack of one script, can take."""
+    """`ids` in portions that one command, or the stack of one script, can take.
+
+    Keeps: IDX-09.
+    """
     return (ids[start : start + PAGE_ROWS] for start in range(0, len(ids), PAGE_ROWS))
 
 

@@ -70,7 +70,10 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         return subscription_id
 
     async def get_subscription(self, subscription_id: str) -> EventSubscription | None:
-        """The stored subscription with its processed events, or None; `EventError` for a row that cannot be read."""
+        """The stored subscription with its processed events, or None; `EventError` for a row that cannot be read.
+
+        Keeps: SUBS-13.
+        """
         check_name("subscription_id", subscription_id)
         row, marks = await self._connection.commands(
             [("GET", self._keys.row(subscription_id)), ("HKEYS", self._keys.processed(subscription_id))]
@@ -89,7 +92,7 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         One index says which rows to read: the first given of correlation, type, flow and node. Rows that cannot be
         read are named in a WARNING and passed over; index entries whose row is gone are dropped from that index.
 
-        Keeps: SUBS-01, SUBS-02, SUBS-03, SUBS-04, SUBS-05, SUBS-06, SUBS-08.
+        Keeps: SUBS-01, SUBS-02, SUBS-03, SUBS-04, SUBS-05, SUBS-06, SUBS-08, SUBS-18.
         """
         fields = {"event_type": event_type, "correlation_id": correlation_id, "flow_id": flow_id, "node_id": node_id}
         named = {kind: check_optional_name(field, fields[field]) for kind, field in INDEXED_FIELDS.items()}
@@ -117,6 +120,8 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
 
         Judged and noted in one step at the server; of concurrent marks exactly one returns True, even when the reply
         is lost and the driver asks again. The subscription's lifetime stays as it is.
+
+        Keeps: REDIS-10.
         """
         check_name("subscription_id", subscription_id)
         check_name("event_id", event_id)
@@ -132,7 +137,7 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
     async def _rows(self, ids: Sequence[bytes]) -> list[tuple[bytes | None, list[bytes]]]:
         """The row and the marks of every id, in one round trip and one MGET.
 
-        Keeps: SUBS-07.
+        Keeps: SUBS-07, SUBS-17.
         """
         if not ids:
             return []
@@ -156,7 +161,10 @@ def _indexed(subscription: EventSubscription) -> dict[str, str | None]:
 
 
 def _encode(subscription: EventSubscription) -> str:
-    """The subscription as ASCII JSON text, checked again: a model can be made without validation."""
+    """The subscription as ASCII JSON text, checked again: a model can be made without validation.
+
+    Keeps: SUBS-10.
+    """
     fields: dict[str, Any] = EventSubscription.model_validate(subscription.model_dump()).model_dump()
     fields["processed_events"] = sorted(fields["processed_events"])
     try:
@@ -176,6 +184,10 @@ def _decode(row: bytes, marks: Sequence[bytes]) -> EventSubscription:
 
 
 def _read(subscription_id: bytes, row: bytes, marks: Sequence[bytes]) -> EventSubscription | None:
+    """The subscription of a row in a list, or None for one that cannot be read, which is named.
+
+    Keeps: SUBS-13.
+    """
     try:
         return _decode(row, marks)
     except EventError as error:

@@ -54,6 +54,8 @@ class RedisProcessingTracker(RedisBacked, EventProcessingTracker):
         """Take the pair for `owner`, in one step: False if it is processed, or claimed by a claim that stands.
 
         A claim that the driver sends again, because the reply to the first was lost, is the same claim.
+
+        Keeps: REDIS-10.
         """
         keys = [self._keys.marks(event_id), self._keys.claims(event_id)]
         now = self._clock.time()
@@ -74,6 +76,8 @@ class RedisProcessingTracker(RedisBacked, EventProcessingTracker):
         """Record that the handler succeeded, and end `owner`'s claim: True the first time, False again.
 
         With an `owner` whose claim was lost to another owner: False, and nothing is recorded.
+
+        Keeps: REDIS-10.
         """
         keys = [self._keys.marks(event_id), self._keys.claims(event_id)]
         # The mark is this call's own, so that the server recognises the call when the driver sends it again.

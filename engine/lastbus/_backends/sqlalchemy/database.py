@@ -57,7 +57,10 @@ class Database:
 
     @classmethod
     def at(cls, where: AsyncEngine | str | URL | Database, *, create_tables: bool = False) -> Database:
-        """The database behind an engine (which stays yours), or behind a URL (with an engine of our own)."""
+        """The database behind an engine (which stays yours), or behind a URL (with an engine of our own).
+
+        Keeps: SQL-05.
+        """
         if isinstance(where, Database):
             return where
         if isinstance(where, AsyncEngine):
@@ -90,7 +93,10 @@ class Database:
         return self._connection(verb, self._here().several)
 
     async def ensure_tables(self) -> None:
-        """Make the tables and indexes that are missing. Harmless when repeated, or done by several at once."""
+        """Make the tables and indexes that are missing. Harmless when repeated, or done by several at once.
+
+        Keeps: SQL-01.
+        """
         with translated("ensure_tables", self):
             async with self._here().several.begin() as connection:
                 await _make_tables(connection)
@@ -102,7 +108,10 @@ class Database:
         return self
 
     async def let_go(self, component: object) -> None:
-        """Note that `component` is done. The last one waits here until an engine of our own is disposed."""
+        """Note that `component` is done. The last one waits here until an engine of our own is disposed.
+
+        Keeps: SQL-05.
+        """
         self._holders.discard(component)
         if self._owned and not self._holders:
             with translated("close", self):
@@ -129,6 +138,10 @@ class Database:
 
     @contextlib.asynccontextmanager
     async def _connection(self, verb: str, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
+        """A connection within one transaction; the first one finds the tables made, if that was asked for.
+
+        Keeps: SQL-01.
+        """
         if self._create_tables and not self._tables_ready:
             await self.ensure_tables()
         with translated(verb, self):
@@ -138,7 +151,10 @@ class Database:
 
 @contextlib.contextmanager
 def translated(verb: str, database: Database) -> Iterator[None]:
-    """Raise an `EventStorageError` for whatever a driver raises; it names the verb and the database, never a value."""
+    """Raise an `EventStorageError` for whatever a driver raises; it names the verb and the database, never a value.
+
+    Keeps: SQL-04, SQL-06.
+    """
     try:
         yield
     except EventError:

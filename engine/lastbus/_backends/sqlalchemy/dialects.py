@@ -19,7 +19,10 @@ ASYNC_DRIVERS: Final = {
 
 
 def check_dialect(name: str) -> str:
-    """Return `name` if this back end speaks it; `ValueError` naming those that it does."""
+    """Return `name` if this back end speaks it; `ValueError` naming those that it does.
+
+    Keeps: SQL-11.
+    """
     if name not in _INSERT:
         raise ValueError(f"the SQL back end speaks {' and '.join(_INSERT)}, not {name!r}")
     return name
@@ -34,6 +37,8 @@ def upsert(dialect: str, table: Table, where: ColumnElement[bool] | None = None)
     """Insert a row of `table`, or replace all of the one with the same primary key, but only if `where` holds for it.
 
     Parameters are named as the columns are. One row is affected if it was inserted or replaced, none otherwise.
+
+    Keeps: SQL-07.
     """
     insert = insert_into(dialect, table)
     key = [column.name for column in table.primary_key]

@@ -24,6 +24,8 @@ def open_engine(url: str | URL) -> AsyncEngine:
 
     Without a driver's name the asyncio driver of the dialect is meant. `ValueError` for what is no URL of a database
     that this back end can use; the text shows at most the dialect, for everything else may be secret.
+
+    Keeps: SQL-04, SQL-11.
     """
     parsed = _parse(url)
     check_dialect(parsed.get_backend_name())
@@ -35,7 +37,10 @@ def open_engine(url: str | URL) -> AsyncEngine:
 
 
 def check_engine(engine: AsyncEngine) -> AsyncEngine:
-    """Return an injected engine if this back end can use it; else `ValueError`."""
+    """Return an injected engine if this back end can use it; else `ValueError`.
+
+    Keeps: SQL-11.
+    """
     check_dialect(engine.dialect.name)
     _refuse_memory(engine.url)
     return engine
@@ -56,7 +61,10 @@ def unpooled(engine: AsyncEngine) -> AsyncEngine:
 
 
 def describe(engine: AsyncEngine) -> str:
-    """Dialect, host and database of an engine: what a log line may show."""
+    """Dialect, host and database of an engine: what a log line may show.
+
+    Keeps: SQL-04.
+    """
     url = engine.url
     return URL.create(url.drivername, host=url.host, port=url.port, database=url.database).render_as_string()
 

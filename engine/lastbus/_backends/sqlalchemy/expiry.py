@@ -31,7 +31,10 @@ class Expiry:
         self._due_at = 0.0
 
     async def after_write(self) -> None:
-        """Take a bite if one is due. A failure costs a WARNING and never the write that came before."""
+        """Take a bite if one is due. A failure costs a WARNING and never the write that came before.
+
+        Keeps: SQL-09.
+        """
         now = self._clock.time()
         if now < self._due_at:
             return

@@ -71,7 +71,10 @@ class SqlalchemyEventStorage(EventStorage):
         return event.event_id
 
     async def batch_store_events(self, events: Iterable[Event]) -> list[str]:
-        """Keep all of these events, or none: one that cannot be stored, or a failure on the way, leaves no trace."""
+        """Keep all of these events, or none: one that cannot be stored, or a failure on the way, leaves no trace.
+
+        Keeps: SQL-10.
+        """
         rows = [self._row(event, event.model_dump_json()) for event in events]
         if rows:
             async with self._database.transaction("batch_store_events") as connection:
@@ -96,6 +99,8 @@ class SqlalchemyEventStorage(EventStorage):
         """At most `limit` events that satisfy every given filter, oldest first (timestamp, then id).
 
         Rows that cannot be read are named in a WARNING and passed over; others take their place.
+
+        Keeps: STORE-04, SQL-02.
         """
         check_count("limit", limit, at_least=0)
         check_optional_name("event_type", event_type)
@@ -153,6 +158,10 @@ def _after(row: Row[Any]) -> ColumnElement[bool]:
 
 
 def _read(row: Row[Any]) -> Event | None:
+    """The event of a row in a list, or None for one that cannot be read, which is named.
+
+    Keeps: SQL-02.
+    """
     try:
         return Event.model_validate_json(row.payload)
     except EventError as error:

@@ -78,7 +78,10 @@ class SqlalchemyEventSubscriptionStorage(EventSubscriptionStorage):
         return subscription.subscription_id
 
     async def get_subscription(self, subscription_id: str) -> EventSubscription | None:
-        """The stored subscription with its processed events, or None; `EventStorageError` if it cannot be read."""
+        """The stored subscription with its processed events, or None; `EventStorageError` if it cannot be read.
+
+        Keeps: SUBS-14.
+        """
         check_name("subscription_id", subscription_id)
         rows, marks = await self._select("get_subscription", [subscriptions.c.subscription_id == subscription_id])
         if not rows:
@@ -99,7 +102,7 @@ class SqlalchemyEventSubscriptionStorage(EventSubscriptionStorage):
 
         Rows that make no valid subscription are named in a WARNING and passed over.
 
-        Keeps: SUBS-02, SUBS-03, SUBS-14, SUBS-15.
+        Keeps: SUBS-02, SUBS-03, SUBS-14, SUBS-15, SUBS-18.
         """
         given = {"event_type": event_type, "correlation_id": correlation_id, "flow_id": flow_id, "node_id": node_id}
         wanted = {column: value for column, value in given.items() if check_optional_name(column, value) is not None}
@@ -193,7 +196,10 @@ def _ends_at(subscription: EventSubscription) -> float:
 
 
 def _encode(subscription: EventSubscription) -> dict[str, Any]:
-    """The row of a subscription; `ValueError` for one that was built past its own validation, or is not JSON."""
+    """The row of a subscription; `ValueError` for one that was built past its own validation, or is not JSON.
+
+    Keeps: SUBS-10.
+    """
     check_name("subscription_id", subscription.subscription_id)
     check_name("event_type", subscription.event_type)
     for field in ("correlation_id", "flow_id", "node_id"):
@@ -221,6 +227,10 @@ def _decode(row: Row[Any], processed: set[str]) -> EventSubscription:
 
 
 def _decode_or_skip(row: Row[Any], processed: set[str]) -> EventSubscription | None:
+    """The subscription of a row in a list, or None for one that makes none, which is named.
+
+    Keeps: SUBS-14, SUBS-15.
+    """
     try:
         return _decode(row, processed)
     except ValueError as error:

@@ -3,6 +3,8 @@
 Names are compared and sorted by code point, as Python does it, whatever the database's locale. Payloads and conditions
 are JSON *text*: `jsonb` refuses characters that an event may carry, and forgets the order of keys. Every row has an
 `expires_at` in seconds since the epoch; from that moment on no question finds it, and some later write deletes it.
+
+Keeps: SQL-03.
 """
 
 from __future__ import annotations

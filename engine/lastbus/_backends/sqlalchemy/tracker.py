@@ -77,7 +77,10 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
         await self._database.let_go(self)
 
     async def claim_event(self, event_id: str, handler_id: str, owner: str) -> bool:
-        """Take the pair for `owner`, in one step: False if it is processed, or claimed by a claim that stands."""
+        """Take the pair for `owner`, in one step: False if it is processed, or claimed by a claim that stands.
+
+        Keeps: SQL-08.
+        """
         check_name("owner", owner)
         now = self._clock.time()
         row = _row(event_id, handler_id, owner) | {"processed_at": None, "expires_at": now + self._claim_seconds}
@@ -96,6 +99,8 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
         """Record that the handler succeeded, and end `owner`'s claim: True the first time, False again.
 
         With an `owner` whose claim was lost to another owner: False, and nothing is recorded.
+
+        Keeps: SQL-08.
         """
         now = self._clock.time()
         row = _row(event_id, handler_id, None) | {"processed_at": now, "expires_at": now + self._ttl}
