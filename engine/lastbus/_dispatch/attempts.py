@@ -34,9 +34,16 @@ class Attempts:
         policy = registration.retry_policy
         retries = 0 if policy is None else policy.max_retries
         for retry in range(retries + 1):
-            error = await self._call(event, registration)
-            if error is None:
+            try:
+                if registration.is_async:
+                    await registration.handler(event)
+                else:
+                    await self._call_in_thread(event, registration)
                 return None
+            except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
+                raise
+            except BaseException as raised:  # A handler is user code: its failure is data, not ours.
+                error = raised
             await self.record(event, registration, "error", error)
             if retry == retries or not isinstance(error, Exception):
                 break
@@ -53,23 +60,14 @@ class Attempts:
         )
         return error
 
-    async def _call(self, event: Event, registration: Registration) -> BaseException | None:
-        """What the handler raised, or None.
+    async def _call_in_thread(self, event: Event, registration: Registration) -> None:
+        """Call a plain function in the pool; what it returns is awaited if it can be.
 
-        Keeps: CORE-11, CORE-46, CORE-51.
+        Keeps: CORE-11, CORE-51.
         """
-        try:
-            if registration.is_async:
-                await registration.handler(event)
-            else:
-                result = await self._pool.run(registration.handler, event)
-                if inspect.isawaitable(result):
-                    await result
-        except (asyncio.CancelledError, KeyboardInterrupt, SystemExit):
-            raise
-        except BaseException as error:  # A handler is user code: its failure is data, not ours.
-            return error
-        return None
+        result = await self._pool.run(registration.handler, event)
+        if inspect.isawaitable(result):
+            await result
 
     async def record(self, event: Event, registration: Registration, status: str, error: BaseException | None) -> None:
         """Append to the event's history; a store that refuses costs a WARNING, not the delivery.

@@ -26,37 +26,35 @@ class Delivery:
     async def deliver(self, event: Event, registration: Registration, deduplicate: bool) -> None:
         """Run the handler on the event unless the pair is done or in somebody's hands. Failures are logged, not raised.
 
-        With `deduplicate` off the handler simply runs, and leaves no mark.
+        The mark follows the success, and nothing else; whatever else happened, the claim is given back. With
+        `deduplicate` off the handler simply runs, and leaves no mark.
 
-        Keeps: CORE-14, CORE-15, CORE-16.
+        Keeps: CORE-14, CORE-15, CORE-16, CORE-50.
         """
-        if not deduplicate:
-            await self._run(event, registration)
-            return
+        claim = None
+        if deduplicate:
+            claim = await self._take(event, registration)
+            if claim is None:
+                return
+        succeeded = False
         try:
-            claim = await self._claims.take(event.event_id, registration.handler_id)
+            succeeded = await self._attempts.run(event, registration) is None
+        finally:
+            if claim is not None:
+                await self._end(claim, succeeded)
+        if succeeded:
+            await self._attempts.record(event, registration, "success", None)
+
+    async def _take(self, event: Event, registration: Registration) -> Claim | None:
+        try:
+            return await self._claims.take(event.event_id, registration.handler_id)
         except Exception:
             logger.exception(
                 "event %s was not handed to handler %s: its claim could not be taken",
                 event.event_id,
                 registration.handler_id,
             )
-            return
-        if claim is not None:
-            await self._run_claimed(event, registration, claim)
-
-    async def _run_claimed(self, event: Event, registration: Registration, claim: Claim) -> None:
-        """The mark follows the success, and nothing else; whatever else happened, the claim is given back.
-
-        Keeps: CORE-14, CORE-50.
-        """
-        succeeded = False
-        try:
-            succeeded = await self._attempts.run(event, registration) is None
-        finally:
-            await self._end(claim, succeeded)
-        if succeeded:
-            await self._attempts.record(event, registration, "success", None)
+            return None
 
     async def _end(self, claim: Claim, succeeded: bool) -> None:
         try:
@@ -70,7 +68,3 @@ class Delivery:
                 claim.event_id,
                 claim.handler_id,
             )
-
-    async def _run(self, event: Event, registration: Registration) -> None:
-        if await self._attempts.run(event, registration) is None:
-            await self._attempts.record(event, registration, "success", None)

@@ -111,8 +111,12 @@ class Event:
 
 
 def _check_fields(event: Event) -> None:
-    if not isinstance(event.data, Mapping) or not all(type(key) is str for key in event.data):
+    """Keeps: CORE-36, CORE-37."""
+    if type(event.data) is not dict and not isinstance(event.data, Mapping):
         raise ValueError(f"data must be a mapping with text keys, got {event.data!r:.80}")
+    for key in event.data:
+        if type(key) is not str:
+            raise ValueError(f"data must be a mapping with text keys, got the key {key!r:.80}")
     if not is_finite_number(event.timestamp):
         raise ValueError(f"timestamp must be a finite number of seconds, got {type(event.timestamp).__name__}")
     if not isinstance(event.source, str):

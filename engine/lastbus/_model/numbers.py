@@ -11,7 +11,7 @@ def is_finite_number(value: object) -> TypeGuard[int | float]:
 
     Keeps: CORE-36.
     """
-    if isinstance(value, bool) or not isinstance(value, int | float):
+    if type(value) is not float and (isinstance(value, bool) or not isinstance(value, int | float)):
         return False
     try:
         return math.isfinite(value)
