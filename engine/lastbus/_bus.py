@@ -85,7 +85,7 @@ class BaseBus(Closer, EventBus):
         self._handler_pool = HandlerPool()
         self._claims = Claims(processing_tracker, self._clock, self.instance_id)
         attempts = Attempts(processing_tracker, self._clock, self._handler_pool)
-        delivery = Delivery(self._claims, attempts)
+        delivery = Delivery(processing_tracker, self._claims, attempts)
         self._dispatcher = Dispatcher(self._pending_tasks, self._slots, delivery, IN_DISPATCH, self)
         self._intake = Intake(self._registry, self._slots, self._refuse_closed, self._is_inside_dispatch)
         self._bridge = Bridge()

@@ -34,9 +34,7 @@ class Clock(Protocol):
 class SystemClock:
     """The machine's clock and the running loop's timers."""
 
-    def time(self) -> float:
-        """Wall time in seconds since the epoch."""
-        return time.time()
+    time = staticmethod(time.time)
 
     def call_later(self, delay: float, callback: Callable[[], object]) -> Timer:
         """A timer of the running loop."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import logging
-from typing import Any, NamedTuple
+from typing import Any
 
 from lastbus._clock import Clock
 from lastbus._ports.tracker import EventProcessingTracker
@@ -17,13 +17,8 @@ from lastbus._tasks import spawn
 
 logger = logging.getLogger("lastbus.dispatch")
 
-
-class Claim(NamedTuple):
-    """The pair that is claimed, and the token that proves whose claim it is."""
-
-    event_id: str
-    handler_id: str
-    owner: str
+Claim = tuple[str, str, str]
+"""The event's id and the handler's, and the token that proves whose claim it is."""
 
 
 class Claims:
@@ -37,44 +32,21 @@ class Claims:
         self._held: set[Claim] = set()
         self._renewer: dict[asyncio.Task[Any], None] = {}
 
-    async def take(self, event_id: str, handler_id: str) -> Claim | None:
-        """Claim the pair in one step; None if it is processed or somebody else's.
+    def draw(self, event_id: str, handler_id: str) -> Claim:
+        """A claim to ask the tracker for: nobody else has its token.
 
-        Keeps: CORE-14, CORE-16.
+        Keeps: CORE-16.
         """
-        claim = Claim(event_id, handler_id, f"{self._instance_id}-{next(self._serial)}")
-        if not await self._tracker.claim_event(*claim):
-            return None
-        if self._tracker.claim_ttl is not None:
-            self._hold(claim, self._tracker.claim_ttl)
-        return claim
+        return (event_id, handler_id, f"{self._instance_id}-{next(self._serial)}")
 
-    async def mark(self, claim: Claim) -> None:
-        """The handler succeeded: the pair is processed, and the claim ends.
-
-        Keeps: CORE-14, CORE-16, CORE-40.
-        """
-        self._held.discard(claim)
-        if not await self._tracker.mark_event_processed(claim.event_id, claim.handler_id, claim.owner):
-            logger.warning(
-                "event %s in handler %s was handled, but its claim had lapsed to another owner; it may run twice",
-                claim.event_id,
-                claim.handler_id,
-            )
-
-    async def give_back(self, claim: Claim) -> None:
-        """The handler failed or was stopped: somebody may try again.
-
-        Keeps: CORE-14.
-        """
-        self._held.discard(claim)
-        await self._tracker.release_claim(*claim)
-
-    def _hold(self, claim: Claim, ttl: float) -> None:
-        """Have the claim renewed three times in its life.
+    def hold(self, claim: Claim) -> None:
+        """The tracker has granted the claim: it is renewed three times in its life until `drop`, where claims lapse.
 
         Keeps: CORE-40.
         """
+        ttl = self._tracker.claim_ttl
+        if ttl is None:
+            return
         self._held.add(claim)
         if not self._renewer:
             spawn(
@@ -84,6 +56,13 @@ class Claims:
                 label=None,
                 on_done=self._renewer.pop,
             )
+
+    def drop(self, claim: Claim) -> None:
+        """The claim is about to end.
+
+        Keeps: CORE-40.
+        """
+        self._held.discard(claim)
 
     async def _renew(self, period: float) -> None:
         """Keeps every held claim alive; ends with the last of them.

@@ -12,6 +12,7 @@ from lastbus._dispatch.attempts import Attempts
 from lastbus._dispatch.claims import Claim, Claims
 from lastbus._dispatch.registry import Registration
 from lastbus._model.event import Event
+from lastbus._ports.tracker import EventProcessingTracker
 
 logger = logging.getLogger("lastbus.dispatch")
 
@@ -19,7 +20,8 @@ logger = logging.getLogger("lastbus.dispatch")
 class Delivery:
     """Delivers for one bus."""
 
-    def __init__(self, claims: Claims, attempts: Attempts) -> None:
+    def __init__(self, tracker: EventProcessingTracker, claims: Claims, attempts: Attempts) -> None:
+        self._tracker = tracker
         self._claims = claims
         self._attempts = attempts
 
@@ -31,40 +33,37 @@ class Delivery:
 
         Keeps: CORE-14, CORE-15, CORE-16, CORE-50.
         """
-        claim = None
-        if deduplicate:
-            claim = await self._take(event, registration)
-            if claim is None:
+        if not deduplicate:
+            if await self._attempts.run(event, registration) is None:
+                await self._attempts.record(event, registration, "success", None)
+            return
+        claim = self._claims.draw(event.event_id, registration.handler_id)
+        try:
+            if not await self._tracker.claim_event(*claim):
                 return
+        except Exception:
+            logger.exception("event %s was not handed to handler %s: its claim could not be taken", *claim[:2])
+            return
         succeeded = False
         try:
+            self._claims.hold(claim)
             succeeded = await self._attempts.run(event, registration) is None
         finally:
-            if claim is not None:
-                await self._end(claim, succeeded)
-        if succeeded:
-            await self._attempts.record(event, registration, "success", None)
-
-    async def _take(self, event: Event, registration: Registration) -> Claim | None:
-        try:
-            return await self._claims.take(event.event_id, registration.handler_id)
-        except Exception:
-            logger.exception(
-                "event %s was not handed to handler %s: its claim could not be taken",
-                event.event_id,
-                registration.handler_id,
-            )
-            return None
+            self._claims.drop(claim)
+            await self._end(claim, succeeded)
 
     async def _end(self, claim: Claim, succeeded: bool) -> None:
+        """Mark the pair, or give it back; a store that refuses costs a second run at most.
+
+        Keeps: CORE-14, CORE-16, CORE-40.
+        """
         try:
-            if succeeded:
-                await self._claims.mark(claim)
-            else:
-                await self._claims.give_back(claim)
+            if not succeeded:
+                await self._tracker.release_claim(*claim)
+            elif not await self._tracker.finish_event(*claim):
+                logger.warning(
+                    "event %s in handler %s was handled, but its claim had lapsed to another owner; it may run twice",
+                    *claim[:2],
+                )
         except Exception:
-            logger.exception(
-                "event %s in handler %s: its end could not be stored; it may run again",
-                claim.event_id,
-                claim.handler_id,
-            )
+            logger.exception("event %s in handler %s: its end could not be stored; it may run again", *claim[:2])

@@ -46,6 +46,15 @@ class EventProcessingTracker(ABC):
         With an `owner` whose claim was lost to another owner: False, and nothing is recorded.
         """
 
+    async def finish_event(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """Mark the pair and append `success` to the event's history; override it to do both in one step.
+
+        False if the claim was lost to another owner; the handler has succeeded all the same, and history says so.
+        """
+        marked = await self.mark_event_processed(event_id, handler_id, owner)
+        await self.record_processing_attempt(event_id, handler_id, "success")
+        return marked
+
     @abstractmethod
     async def is_event_processed(self, event_id: str, handler_id: str) -> bool:
         """Whether the pair is marked."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from typing import NamedTuple
 
 from lastbus._backends.memory.lifetime import lifetime
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._model.names import check_name
 from lastbus._model.numbers import check_seconds
 from lastbus._ports.tracker import Attempt, EventProcessingTracker
+
+_Line = tuple[str, str, str | None, float]
+"""Handler id, status, error, timestamp."""
 
 
 class _Record:
@@ -20,14 +22,13 @@ class _Record:
     def __init__(self, now: float) -> None:
         self.updated_at = now
         self.handlers: dict[str, str | None] = {}
-        self.attempts: list[_Line] = []
+        self.attempts: list[_Line] | None = None
 
-
-class _Line(NamedTuple):
-    handler_id: str
-    status: str
-    error: str | None
-    timestamp: float
+    def add(self, handler_id: str, status: str, error: str | None) -> None:
+        """Append a line, of the time of the last news."""
+        if self.attempts is None:
+            self.attempts = []
+        self.attempts.append((handler_id, status, error, self.updated_at))
 
 
 class InMemoryProcessingTracker(EventProcessingTracker):
@@ -73,6 +74,15 @@ class InMemoryProcessingTracker(EventProcessingTracker):
         record.handlers[handler_id] = None
         return True
 
+    async def finish_event(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """Mark the pair and append a line, with nothing in between.
+
+        Keeps: CORE-14, CORE-50.
+        """
+        marked = await self.mark_event_processed(event_id, handler_id, owner)
+        self._touch(event_id).add(handler_id, "success", None)
+        return marked
+
     async def is_event_processed(self, event_id: str, handler_id: str) -> bool:
         """Whether the pair is marked."""
         record = self._records.get(check_name("event_id", event_id))
@@ -82,21 +92,15 @@ class InMemoryProcessingTracker(EventProcessingTracker):
         self, event_id: str, handler_id: str, status: str, error: str | None = None
     ) -> None:
         """Append one line."""
-        self._touch(event_id).attempts.append(_Line(handler_id, status, error, self._clock.time()))
+        self._touch(event_id).add(handler_id, status, error)
 
     async def get_processing_history(self, event_id: str) -> list[Attempt]:
         """The event's lines, oldest first."""
         record = self._records.get(check_name("event_id", event_id))
-        lines = [] if record is None else record.attempts
+        lines = () if record is None else record.attempts or ()
         return [
-            Attempt(
-                event_id=event_id,
-                handler_id=line.handler_id,
-                status=line.status,
-                error=line.error,
-                timestamp=line.timestamp,
-            )
-            for line in lines
+            Attempt(event_id=event_id, handler_id=handler_id, status=status, error=error, timestamp=timestamp)
+            for handler_id, status, error, timestamp in lines
         ]
 
     async def cleanup_old_records(self, max_age_seconds: float = 86400) -> int:
@@ -121,7 +125,7 @@ class InMemoryProcessingTracker(EventProcessingTracker):
     def _forget_until(self, time: float) -> int:
         """Records without news since before `time`; those with a claim are in use and stay."""
         forgotten = 0
-        for event_id in list(self._stale(time)):
+        for event_id in self._stale(time):
             if not any(self._records[event_id].handlers.values()):
                 del self._records[event_id]
                 forgotten += 1
