@@ -19,15 +19,16 @@ from lastbus._close.closer import Closer
 from lastbus._close.selfclose import IN_DISPATCH, descends_from
 from lastbus._close.state import OnOverdue
 from lastbus._dispatch.attempts import Attempts
-from lastbus._dispatch.bridge import Bridge, drain
+from lastbus._dispatch.bridge import Bridge, drain, farewell
 from lastbus._dispatch.capacity import Slots
 from lastbus._dispatch.claims import Claims
 from lastbus._dispatch.delivery import Delivery
 from lastbus._dispatch.dispatcher import Dispatcher
+from lastbus._dispatch.foreign import ForeignIntake
 from lastbus._dispatch.intake import Handlers, Intake
 from lastbus._dispatch.pool import HandlerPool
 from lastbus._dispatch.registry import HandlerRegistry
-from lastbus._dispatch.waiters import Waiters
+from lastbus._dispatch.waiters import Waiters, check_condition
 from lastbus._errors import BusClosedError, EventNotFoundError, EventTimeoutError
 from lastbus._model.event import Event
 from lastbus._model.names import check_name
@@ -88,8 +89,10 @@ class BaseBus(Closer, EventBus):
         delivery = Delivery(processing_tracker, self._claims, attempts)
         self._dispatcher = Dispatcher(self._pending_tasks, self._slots, delivery, IN_DISPATCH, self)
         self._intake = Intake(self._registry, self._slots, self._refuse_closed, self._is_inside_dispatch)
+        self._foreign = ForeignIntake(self._registry, self._waiters, self._slots, self._dispatcher, self._refuse_closed)
         self._bridge = Bridge()
         self._home: asyncio.AbstractEventLoop | None = None
+        self._starting: dict[asyncio.Task[Any], None] = {}
 
     # -- life ---------------------------------------------------------------------------------------------------
 
@@ -113,6 +116,25 @@ class BaseBus(Closer, EventBus):
         self._refuse_closed("start")
         self._home = loop
 
+    async def _start_unless(self, future: asyncio.Future[Any]) -> None:
+        """Start, but wait for it no longer than until `future` is done.
+
+        Keeps: CORE-28.
+        """
+        if self._home is asyncio.get_running_loop():
+            return
+        name = "lastbus start for a waiter"
+        starting = spawn(self.start(), name=name, owner=self._starting, label=None, on_done=self._starting.pop)
+        try:
+            await asyncio.wait({starting, future}, return_when=asyncio.FIRST_COMPLETED)
+        except BaseException:
+            starting.cancel()
+            raise
+        if starting.done():
+            starting.result()
+        else:
+            starting.cancel()
+
     async def __aenter__(self) -> Self:
         await self.start()
         return self
@@ -133,7 +155,7 @@ class BaseBus(Closer, EventBus):
         the event was stored, its handlers here run. Raises `ValueError` or `TypeError` before anything is stored, and
         `BusClosedError` on a closed bus.
 
-        Keeps: CORE-12, CORE-15, CAP-02, CAP-11, MEM-03, MEM-07.
+        Keeps: CORE-12, CORE-15, CORE-44, CORE-52, CAP-02, CAP-11, MEM-03, MEM-07.
         """
         self._refuse_closed("publish")
         event = normalize(event, data)
@@ -145,9 +167,13 @@ class BaseBus(Closer, EventBus):
     ) -> list[str]:
         """Publish several events in order and return their ids; a malformed one is refused before any is stored.
 
+        `TypeError` for one event where several are meant: a text is not a batch of its letters.
+
         Keeps: CORE-42.
         """
         self._refuse_closed("batch_publish")
+        if isinstance(events, str | Mapping):
+            raise TypeError(f"batch_publish takes several events, got one {type(events).__name__}; use publish()")
         ready = [(event, event.model_dump_json()) for event in (normalize(each, {}) for each in events)]
         for event, text in ready:
             await self._publish(event, text, prevent_duplicate_consumption)
@@ -169,12 +195,13 @@ class BaseBus(Closer, EventBus):
         async def run(is_private: bool) -> str:
             if not is_private:
                 return await self._publish_and_drain(event, text, prevent_duplicate_consumption)
-            self._home = asyncio.get_running_loop()
+            loop = self._home = asyncio.get_running_loop()
             try:
-                async with self._private_connections():
+                async with self._private_connections(), farewell():
                     return await self._publish_and_drain(event, text, prevent_duplicate_consumption)
             finally:
-                self._home = None
+                if self._home is loop:
+                    self._home = None
 
         return self._bridge.run(self._home, run)
 
@@ -195,7 +222,7 @@ class BaseBus(Closer, EventBus):
     async def _publish(self, event: Event, text: str, deduplicate: bool) -> list[asyncio.Future[Any]]:
         """Admit, store, resolve waiters, dispatch; a slot that was taken for nothing comes back.
 
-        Keeps: CAP-08, CAP-27, CAP-30, MEM-07.
+        Keeps: CORE-44, CORE-47, CORE-52, CAP-08, CAP-27, CAP-30, MEM-07.
         """
         if self._home is not asyncio.get_running_loop():
             await self.start()
@@ -218,7 +245,7 @@ class BaseBus(Closer, EventBus):
     def _finish_cancelled(self, event: Event, handlers: Handlers, deduplicate: bool, holds_slot: bool) -> None:
         """The publisher is gone in the middle of a store: whether the event exists now, only the storage knows.
 
-        Keeps: CAP-30.
+        Keeps: CORE-44, CAP-30.
         """
         owed = [holds_slot]
 
@@ -300,35 +327,8 @@ class BaseBus(Closer, EventBus):
         return True
 
     async def _receive(self, event: Event, deduplicate: bool, wildcard: bool) -> None:
-        """A listener brings an event of another process: for wildcard handlers, or for exact ones and waiters.
-
-        At capacity it waits, and so does the listener that awaits it; on a closing bus it is refused by name.
-
-        Keeps: CAP-06, CAP-28.
-        """
-        if not wildcard:
-            self._waiters.resolve(event)
-        if not self._wildcard_or_not(event, wildcard):
-            return
-        try:
-            self._refuse_closed("dispatch")
-            await self._slots.take()
-        except BusClosedError:
-            self._name_refused(event, wildcard)
-            return
-        handlers = self._wildcard_or_not(event, wildcard)
-        if self._closing or not handlers:
-            self._slots.give_back()
-            self._name_refused(event, wildcard)
-            return
-        self._dispatcher.dispatch(event, handlers, deduplicate, holds_slot=True)
-
-    def _wildcard_or_not(self, event: Event, wildcard: bool) -> Handlers:
-        return tuple(each for each in self._registry.matching(event) if each.is_wildcard is wildcard)
-
-    def _name_refused(self, event: Event, wildcard: bool) -> None:
-        for each in self._wildcard_or_not(event, wildcard):
-            logger.warning("event %s was not handed to handler %s: the bus is closing", event.event_id, each.handler_id)
+        """A listener brings an event of another process; returns when the listener may read on."""
+        await self._foreign.take(event, deduplicate, wildcard)
 
     # -- wait and look ------------------------------------------------------------------------------------------
 
@@ -337,17 +337,16 @@ class BaseBus(Closer, EventBus):
     ) -> Event:
         """The next event of exactly this type, published after this call, for which `condition(event)` is true.
 
-        `timeout` (seconds) covers the whole wait; None waits for ever, 0 only for what is delivered in this loop turn.
-        `EventTimeoutError` at the deadline; an error of `condition` is raised here; `BusClosedError` when the bus
-        closes. Nothing is left behind.
+        `timeout` (seconds) covers the whole wait, connecting included; None waits for ever, 0 only for what is
+        delivered in this loop turn. `condition` is a plain function. `EventTimeoutError` at the deadline; an error of
+        `condition` is raised here; `BusClosedError` when the bus closes. Nothing is left behind.
 
         Keeps: CORE-27, CORE-28, MEM-01.
         """
         self._refuse_closed("wait_for_event")
         check_name("event_type", event_type)
         limit = check_optional_seconds("timeout", timeout)
-        if condition is not None and not callable(condition):
-            raise TypeError(f"condition must be callable or None, got {condition!r:.80}")
+        check_condition(condition)
         future = self._waiters.add(event_type, condition)
 
         def expire() -> None:
@@ -356,9 +355,9 @@ class BaseBus(Closer, EventBus):
 
         timer = None if limit is None else self._clock.call_later(limit, expire)
         try:
-            if self._home is not asyncio.get_running_loop():
-                await self.start()
-            await self._cover_waiter(event_type, future)
+            await self._start_unless(future)
+            if not future.done():
+                await self._cover_waiter(event_type, future)
             return await future
         finally:
             self._waiters.discard(event_type, future)
@@ -457,7 +456,7 @@ class BaseBus(Closer, EventBus):
 
     def _waiting(self) -> list[asyncio.Future[Any]]:
         """Keeps: CAP-36."""
-        return [*self._slots.waiting]
+        return [*self._slots.waiting, *self._waiters]
 
     def _name_overdue(self) -> list[tuple[str, str]]:
         """Keeps: CAP-27, CAP-32, CAP-33."""

@@ -731,6 +731,21 @@ async def test_a_bus_on_which_a_publisher_waits_is_not_closed_from_another_loop(
 
 
 @pytest.mark.guarantee("CAP-36")
+async def test_a_bus_on_which_somebody_waits_for_an_event_is_not_closed_from_another_loop() -> None:
+    bus = InMemoryEventBus()
+    waiting = asyncio.ensure_future(bus.wait_for_event("job"))
+    await everyone_blocked()
+
+    outcome = close_on_another_loop(bus)
+
+    await bus.publish("job")
+    await asyncio.wait({waiting}, timeout=1)
+    assert outcome == "cross-loop-close"
+    assert waiting.result().event_type == "job"
+    await bus.close()
+
+
+@pytest.mark.guarantee("CAP-36")
 async def test_a_close_that_is_under_way_is_not_joined_from_another_loop(gate: Gate) -> None:
     bus = InMemoryEventBus(close_timeout=LONG)
     await occupied(bus, gate)

@@ -7,7 +7,8 @@ import concurrent.futures
 import contextvars
 import logging
 import threading
-from collections.abc import Callable, Collection, Coroutine
+from collections.abc import AsyncIterator, Callable, Collection, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, Final, TypeVar
 
 from lastbus._clock import Clock
@@ -101,20 +102,34 @@ def run_privately(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:
         return loop.run_until_complete(coro)
     finally:
         try:
-            _cancel_leftovers(loop)
+            loop.run_until_complete(_dismiss_others())
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             asyncio.set_event_loop(None)
             loop.close()
 
 
-def _cancel_leftovers(loop: Loop) -> None:
-    leftovers = asyncio.all_tasks(loop)
-    for task in leftovers:
+@asynccontextmanager
+async def farewell() -> AsyncIterator[None]:
+    """On leaving the block, cancel every other task of the loop and wait for their ends, in bounds.
+
+    A private loop uses it while its connections are still there: what is cancelled may have a claim to give back.
+
+    Keeps: CORE-24.
+    """
+    try:
+        yield
+    finally:
+        await _dismiss_others()
+
+
+async def _dismiss_others() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
         task.cancel()
-    if leftovers:
-        loop.run_until_complete(asyncio.wait(leftovers, timeout=FAREWELL_SECONDS))
-        loop.run_until_complete(asyncio.sleep(0))
+    if others:
+        await asyncio.wait(others, timeout=FAREWELL_SECONDS)
+        await asyncio.sleep(0)  # One turn for what their ends have called for.
 
 
 def _run_elsewhere(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:

@@ -23,19 +23,28 @@ class HandlerPool:
     async def run(self, function: Callable[..., Any], *args: Any) -> Any:
         """Call `function` in a thread, in a copy of the current context, and return what it returns.
 
-        Keeps: CORE-11, CORE-45, CORE-46, CORE-51.
+        A thread cannot be stopped: when the caller is cancelled while the function runs, this ends only with the
+        function, so that nobody takes the work for abandoned; a second cancellation ends it at once.
+
+        Keeps: CORE-11, CORE-45, CORE-46, CORE-51, CAP-38.
         """
         if self._executor is None:
             self._executor = ThreadPoolExecutor(THREADS_MAX, thread_name_prefix="lastbus handler")
         context = contextvars.copy_context()
-        call = asyncio.get_running_loop().run_in_executor(self._executor, context.run, _outcome, function, *args)
-        result, error = await call
+        job = self._executor.submit(context.run, _outcome, function, *args)
+        call = asyncio.wrap_future(job)
+        try:
+            result, error = await asyncio.shield(call)
+        except asyncio.CancelledError:
+            if not job.cancel():
+                await asyncio.wait({call})
+            raise
         if error is not None:
             raise error
         return result
 
     def close(self) -> None:
-        """Start no further call; a function that runs cannot be stopped and is left to finish."""
+        """Take no further function; those that run or wait for a thread are left to finish."""
         executor, self._executor = self._executor, None
         if executor is not None:
             executor.shutdown(wait=False)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
 
 from lastbus._dispatch.capacity import fail
 from lastbus._model.event import Event
@@ -18,6 +20,9 @@ class Waiters:
 
     def __len__(self) -> int:
         return sum(map(len, self._by_type.values()))
+
+    def __iter__(self) -> Iterator[asyncio.Future[Event]]:
+        return itertools.chain.from_iterable(tuple(self._by_type.values()))
 
     def add(self, event_type: str, condition: Condition | None) -> asyncio.Future[Event]:
         """A future of the next event of this type for which `condition` holds; `discard` it when done."""
@@ -88,3 +93,16 @@ def _raisable(error: BaseException) -> BaseException:
     wrapped = RuntimeError("condition raised StopIteration")
     wrapped.__cause__ = error
     return wrapped
+
+
+def check_condition(condition: object) -> None:
+    """Raise `TypeError` unless `condition` is None or a plain callable: a coroutine would always count as true.
+
+    Keeps: CORE-27.
+    """
+    if condition is None:
+        return
+    if not callable(condition):
+        raise TypeError(f"condition must be callable or None, got {condition!r:.80}")
+    if inspect.iscoroutinefunction(condition):
+        raise TypeError(f"condition must be a plain function, not an async one, got {condition!r:.80}")

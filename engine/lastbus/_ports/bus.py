@@ -17,7 +17,12 @@ Condition = Callable[[Event], object]
 
 
 class EventBus(ABC):
-    """Publish, handle, wait, subscribe, close. `BaseBus` keeps these promises on every back end of this package."""
+    """Publish, handle, wait, subscribe, close. `BaseBus` keeps these promises on every back end of this package.
+
+    A bus, an event storage, a subscription storage and a tracker are four abstractions; none is another.
+
+    Keeps: CORE-33.
+    """
 
     @staticmethod
     def matches_event_type(pattern: str | None, event_type: str) -> bool:

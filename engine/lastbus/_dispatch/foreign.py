@@ -1,0 +1,79 @@
+"""Foreign events: what another process has published, brought by a listener, goes the way of our own.
+
+An event comes once for the handlers of exactly its type, and for waiters, and once for wildcard handlers. At capacity
+it waits for a slot, and so does the listener that brings it: a bus that is full stops reading.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from lastbus._dispatch.capacity import Slots
+from lastbus._dispatch.dispatcher import Dispatcher
+from lastbus._dispatch.intake import Handlers
+from lastbus._dispatch.registry import HandlerRegistry
+from lastbus._dispatch.waiters import Waiters
+from lastbus._errors import BusClosedError
+from lastbus._model.event import Event
+
+logger = logging.getLogger("lastbus.dispatch")
+
+
+class ForeignIntake:
+    """Takes the foreign events of one bus."""
+
+    def __init__(
+        self,
+        registry: HandlerRegistry,
+        waiters: Waiters,
+        slots: Slots,
+        dispatcher: Dispatcher,
+        refuse_closed: Callable[[str], None],
+    ) -> None:
+        self._registry = registry
+        self._waiters = waiters
+        self._slots = slots
+        self._dispatcher = dispatcher
+        self._refuse_closed = refuse_closed
+
+    async def take(self, event: Event, deduplicate: bool, wildcard: bool) -> None:
+        """Hand the event to wildcard handlers, or to exact ones and waiters; on a closing bus it is refused by name.
+
+        Keeps: CAP-06, CAP-28.
+        """
+        if not wildcard:
+            self._waiters.resolve(event)
+        if not self._handlers(event, wildcard):
+            return
+        try:
+            self._refuse_closed("dispatch")
+            await self._slots.take()
+        except BusClosedError:
+            self._name_refused(event, wildcard)
+            return
+        self._dispatch(event, deduplicate, wildcard)
+
+    def _dispatch(self, event: Event, deduplicate: bool, wildcard: bool) -> None:
+        """Use the slot that was taken, or give it back: the wait for it may have ended in a close.
+
+        Keeps: CAP-28.
+        """
+        try:
+            self._refuse_closed("dispatch")
+        except BusClosedError:
+            self._slots.give_back()
+            self._name_refused(event, wildcard)
+            return
+        handlers = self._handlers(event, wildcard)
+        if handlers:
+            self._dispatcher.dispatch(event, handlers, deduplicate, holds_slot=True)
+        else:
+            self._slots.give_back()
+
+    def _handlers(self, event: Event, wildcard: bool) -> Handlers:
+        return tuple(each for each in self._registry.matching(event) if each.is_wildcard is wildcard)
+
+    def _name_refused(self, event: Event, wildcard: bool) -> None:
+        for each in self._handlers(event, wildcard):
+            logger.warning("event %s was not handed to handler %s: the bus is closing", event.event_id, each.handler_id)
