@@ -7,12 +7,13 @@ import concurrent.futures
 import contextvars
 import logging
 import threading
-from collections.abc import Coroutine
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 import pytest
 
-from lastbus import BaseBus, BusClosedError, Event, SyncPublishError
+from lastbus import BaseBus, BusClosedError, Event, SyncPublishError, event_handler
 from lastbus._dispatch import bridge
 from lastbus.memory import InMemoryEventBus, MemoryEventStorage
 from lastbus.testing import Gate, ManualClock, Recorder, everyone_blocked
@@ -418,3 +419,37 @@ def test_a_handler_on_a_private_loop_sees_its_publishers_context() -> None:
     context.run(bus.publish_sync, "t")
 
     assert seen == ["ann"]
+
+
+class PrivateBus(InMemoryEventBus):
+    """A bus that notes when the connections of a private loop come and go."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(**options)
+        self.connected = False
+
+    @asynccontextmanager
+    async def _private_connections(self) -> AsyncIterator[None]:
+        self.connected = True
+        try:
+            yield
+        finally:
+            self.connected = False
+
+
+@pytest.mark.guarantee("CORE-24")
+def test_a_straggler_of_a_private_loop_ends_while_its_connections_are_there() -> None:
+    bus = PrivateBus(publish_sync_drain_timeout=0.0)
+    connected_at_the_end = []
+
+    @event_handler(bus, "job")
+    async def straggle(event: Event) -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            connected_at_the_end.append(bus.connected)
+
+    bus.publish_sync("job")
+
+    assert connected_at_the_end == [True]
+    assert not bus.connected

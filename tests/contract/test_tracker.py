@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lastbus import EventProcessingTracker
+from lastbus._ports.tracker import Attempt
 from lastbus.testing import ManualClock
 from tests._backends import Backend
 from tests._backends.catalogue import NAMES as NAMES_OF_BACKENDS
@@ -17,6 +18,17 @@ from tests.contract.test_event_storage import NAMES, NO_NAMES, short, timed_by_t
 @pytest.fixture
 def tracker(backend: Backend, clock: ManualClock) -> EventProcessingTracker:
     return backend.tracker(clock)
+
+
+def success(event_id: str, handler_id: str, timestamp: float) -> Attempt:
+    """The line that a success leaves in the history."""
+    return {
+        "event_id": event_id,
+        "handler_id": handler_id,
+        "status": "success",
+        "error": None,
+        "timestamp": timestamp,
+    }
 
 
 # Claims in memory die with their process; where a store outlives a process, they lapse.
@@ -252,6 +264,67 @@ async def test_exactly_one_of_concurrent_marks_is_true(backend: Backend, clock: 
     marks = await asyncio.gather(*(each.mark_event_processed("e", "h") for each in trackers * 5))
 
     assert sorted(marks) == [False] * 14 + [True]
+
+
+async def test_finishing_marks_the_pair_ends_its_claim_and_records_one_success(
+    tracker: EventProcessingTracker, clock: ManualClock
+) -> None:
+    await tracker.claim_event("e", "h", "me")
+    clock.advance(2.5)
+
+    assert await tracker.finish_event("e", "h", "me") is True
+
+    assert await tracker.is_event_processed("e", "h") is True
+    assert await tracker.renew_claim("e", "h", "me") is False
+    assert await tracker.release_claim("e", "h", "me") is False
+    assert await tracker.get_processing_history("e") == [success("e", "h", clock.time())]
+
+
+@shared
+async def test_finishing_after_the_claim_was_lost_marks_nothing_and_still_records_the_success(
+    tracker: EventProcessingTracker, clock: ManualClock
+) -> None:
+    await tracker.claim_event("e", "h", "me")
+    clock.advance(60)
+    await tracker.claim_event("e", "h", "you")
+
+    assert await tracker.finish_event("e", "h", "me") is False
+
+    assert await tracker.is_event_processed("e", "h") is False
+    assert await tracker.get_processing_history("e") == [success("e", "h", clock.time())]
+    assert await tracker.finish_event("e", "h", "you") is True
+
+
+async def test_a_stranger_cannot_finish_what_somebody_else_has_claimed(
+    tracker: EventProcessingTracker, clock: ManualClock
+) -> None:
+    await tracker.claim_event("e", "h", "me")
+
+    assert await tracker.finish_event("e", "h", "you") is False
+
+    assert await tracker.is_event_processed("e", "h") is False
+    assert await tracker.renew_claim("e", "h", "me") is True
+    assert await tracker.get_processing_history("e") == [success("e", "h", clock.time())]
+
+
+async def test_finishing_again_is_false_and_recorded_again(tracker: EventProcessingTracker, clock: ManualClock) -> None:
+    await tracker.claim_event("e", "h", "me")
+
+    assert [await tracker.finish_event("e", "h", "me") for _ in range(2)] == [True, False]
+
+    assert await tracker.is_event_processed("e", "h") is True
+    assert await tracker.get_processing_history("e") == [success("e", "h", clock.time())] * 2
+
+
+async def test_finishing_touches_no_other_pair(tracker: EventProcessingTracker) -> None:
+    await tracker.claim_event("e", "other", "me")
+    await tracker.claim_event("e", "h", "me")
+
+    await tracker.finish_event("e", "h", "me")
+
+    assert await tracker.is_event_processed("e", "other") is False
+    assert await tracker.renew_claim("e", "other", "me") is True
+    assert await tracker.get_processing_history("other") == []
 
 
 @timed_by_the_clock

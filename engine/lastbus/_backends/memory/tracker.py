@@ -77,7 +77,7 @@ class InMemoryProcessingTracker(EventProcessingTracker):
     async def finish_event(self, event_id: str, handler_id: str, owner: str) -> bool:
         """Mark the pair and append a line, with nothing in between.
 
-        Keeps: CORE-14, CORE-50.
+        Keeps: CORE-14, CORE-40, CORE-50.
         """
         marked = await self.mark_event_processed(event_id, handler_id, owner)
         self._touch(event_id).add(handler_id, "success", None)
