@@ -299,12 +299,12 @@ async def test_after_a_cut_everything_that_is_wanted_is_asked_for_again(
     [task] = [each for each in alone.listener.tasks if each.get_name() == "lastbus redis listener"]
     backend.server.connected = False
     await until(lambda: task.done() or alone.listener._pause is not None)
+    assert not task.done()
     backend.server.connected = True
 
     confirming = asyncio.ensure_future(alone.listener.confirm(alone.wanted))
     await asyncio.wait({confirming}, timeout=1)
 
-    assert not task.done()
     assert confirming.done()
     event = Event("t")
     await alone.connection.command("PUBLISH", "c:t", event.model_dump_json())

@@ -80,6 +80,7 @@ async def test_a_deleted_subscription_leaves_no_key(redis: RedisBackend, raw: Re
     assert await raw.scan(redis.prefix) == set()
 
 
+@pytest.mark.guarantee("SUBS-16")
 async def test_storing_an_id_again_replaces_fields_indexes_and_marks(redis: RedisBackend, raw: RedisConnection) -> None:
     storage = redis.subscription_storage()
     await storage.store_subscription(subscription("s", "old", correlation_id="c", flow_id="f", node_id="n"))

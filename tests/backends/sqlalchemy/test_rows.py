@@ -149,6 +149,7 @@ async def test_a_type_that_is_no_name_is_refused_even_past_validation(backend: S
 # Races --------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("SQL-08")
 @pytest.mark.parametrize("backend", ["postgres"], indirect=True)
 async def test_a_mark_waits_for_a_delete_and_then_finds_nobody_to_mark(backend: SqlBackend) -> None:
     storage = backend.subscription_storage()

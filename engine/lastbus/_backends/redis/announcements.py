@@ -26,7 +26,10 @@ class Announcement(NamedTuple):
 
 
 class Note(NamedTuple):
-    """What an announcement says beside the event; the defaults are those of other software."""
+    """What an announcement says beside the event; the defaults are those of other software.
+
+    Keeps: REDIS-02.
+    """
 
     origin: str | None = None
     announcement_id: str | None = None

@@ -170,7 +170,7 @@ class Listener:
     async def _hear_guarded(self) -> None:
         """Listen until the connection breaks. Whatever goes wrong, the listener goes on.
 
-        Keeps: REDIS-06.
+        Keeps: REDIS-06, REDIS-07.
         """
         try:
             await self._hear()

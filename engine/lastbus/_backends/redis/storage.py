@@ -62,7 +62,10 @@ class RedisEventStorage(RedisBacked, EventStorage):
         return event.event_id
 
     async def batch_store_events(self, events: Iterable[Event]) -> list[str]:
-        """Store each event in order, a page of them in each round trip; one without JSON is refused before any."""
+        """Store each event in order, a page of them in each round trip; one without JSON is refused before any.
+
+        Keeps: REDIS-01.
+        """
         batch = list(events)
         whole = [self._call(event, event.model_dump_json()) for event in batch]
         calls = [(len(keys), *keys, *arguments) for keys, arguments in whole]
@@ -123,7 +126,10 @@ class RedisEventStorage(RedisBacked, EventStorage):
         return sorted(rest.decode(errors="replace") for rest in await self._connection.scan(self._keys.types))
 
     async def _list_type(self, event_type: str, start: float | None, end: float | None, limit: int) -> list[Event]:
-        """The oldest events of one type. Rows are read in pages until enough of them could be."""
+        """The oldest events of one type. Rows are read in pages until enough of them could be.
+
+        Keeps: IDX-06.
+        """
         index = self._keys.type_index(event_type)
         bounds = ("-inf" if start is None else repr(start), "+inf" if end is None else repr(end))
         found: list[Event] = []

@@ -92,7 +92,8 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         One index says which rows to read: the first given of correlation, type, flow and node. Rows that cannot be
         read are named in a WARNING and passed over; index entries whose row is gone are dropped from that index.
 
-        Keeps: SUBS-01, SUBS-02, SUBS-03, SUBS-04, SUBS-05, SUBS-06, SUBS-08, SUBS-18.
+        Keeps: SUBS-01, SUBS-02, SUBS-03, SUBS-04, SUBS-05, SUBS-06, SUBS-08, SUBS-18,
+        IDX-07.
         """
         fields = {"event_type": event_type, "correlation_id": correlation_id, "flow_id": flow_id, "node_id": node_id}
         named = {kind: check_optional_name(field, fields[field]) for kind, field in INDEXED_FIELDS.items()}
