@@ -96,13 +96,11 @@ async def test_names_are_sorted_by_code_point_whatever_the_locale(postgres_url: 
 async def test_a_missing_index_is_added_to_a_table_that_is_there(empty_url: str) -> None:
     database = Database.at(empty_url)
     await database.ensure_tables()
-    async with database.transaction("drop") as connection:
-        await connection.execute(text("DROP INDEX ix_events_time"))
+    await database.change("drop", text("DROP INDEX ix_events_time"))
 
     await database.ensure_tables()
 
-    async with database.transaction("look") as connection:
-        assert "ix_events_time" in await connection.run_sync(indexes_of)
+    assert "ix_events_time" in await database.transact("look", lambda connection: connection.run_sync(indexes_of))
     await database.let_go(database)
 
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from sqlalchemy import func, insert, select, text, update
+from sqlalchemy import event, func, insert, select, text, update
 
 from lastbus import Event, EventError, EventStorageError, EventSubscription
 from lastbus._backends.sqlalchemy.expiry import BITE_ROWS, BITE_SECONDS
@@ -163,6 +163,40 @@ async def test_a_mark_waits_for_a_delete_and_then_finds_nobody_to_mark(backend: 
 
     assert await marking is False
     assert await count(backend, subscription_marks) == 0
+
+
+# Two halves of one step ---------------------------------------------------------------------------------------------
+
+
+async def test_a_success_that_cannot_be_recorded_is_not_marked_either(backend: SqlBackend, clock: ManualClock) -> None:
+    tracker = backend.tracker(clock)
+    await tracker.claim_event("e", "h", "me")
+    await execute(backend, text("ALTER TABLE event_processing_history RENAME TO elsewhere"))
+
+    try:
+        with pytest.raises(EventStorageError, match="finish_event"):
+            await tracker.finish_event("e", "h", "me")
+    finally:
+        await execute(backend, text("ALTER TABLE elsewhere RENAME TO event_processing_history"))
+
+    assert await tracker.is_event_processed("e", "h") is False
+    assert await tracker.finish_event("e", "h", "me") is True
+    assert len(await tracker.get_processing_history("e")) == 1
+
+
+async def test_finishing_is_one_transaction_and_on_a_server_one_statement(
+    backend: SqlBackend, clock: ManualClock
+) -> None:
+    tracker = backend.tracker(clock)
+    await tracker.finish_event("sweeps first", "h", "me")
+    done: list[str] = []
+    engine = backend.engine.sync_engine
+    event.listen(engine, "before_cursor_execute", lambda *facts: done.append(facts[2].split()[0]))
+    event.listen(engine, "commit", lambda *_: done.append("COMMIT"))
+
+    await tracker.finish_event("e", "h", "me")
+
+    assert done == {"sqlite": ["INSERT", "INSERT", "COMMIT"], "postgres": ["WITH", "COMMIT"]}[backend.name]
 
 
 # Lifetimes ----------------------------------------------------------------------------------------------------------

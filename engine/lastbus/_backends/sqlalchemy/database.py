@@ -3,15 +3,15 @@
 All components of a bus share one `Database`, and the last of them to let go of it disposes an engine that is ours; an
 engine that was handed in stays open. A handler that outlives the close may still record its outcome: then it gets a
 connection for that one statement. Whatever a driver raises arrives as `EventStorageError` from it; cancellation
-passes through untouched, and the connection that it hit is thrown away rather than used again.
+arrives as itself, and the connection that it hit is thrown away rather than used again.
 """
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
-from typing import Any, Final, NamedTuple
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary, WeakSet
 
 from sqlalchemy import URL, Executable, Row, text
@@ -20,11 +20,13 @@ from sqlalchemy.schema import CreateIndex, CreateTable
 
 from lastbus._backends.sqlalchemy.engine import check_engine, describe, open_engine, unpooled
 from lastbus._backends.sqlalchemy.tables import metadata
+from lastbus._backends.sqlalchemy.work import Workshop
 from lastbus._errors import EventError, EventStorageError
 
+Result = TypeVar("Result")
 Parameters = Mapping[str, Any] | Sequence[Mapping[str, Any]]
 
-_COUNTED: Final = {"preserve_rowcount": True}
+COUNTED: Final = {"preserve_rowcount": True}
 
 # Any number that no other program on the server is likely to lock: the letters "lastbus".
 _TABLES_LOCK: Final = int.from_bytes(b"lastbus", "big")
@@ -52,6 +54,7 @@ class Database:
         self._create_tables: Final = create_tables
         self._tables_ready = False
         self._holders: Final[WeakSet[object]] = WeakSet()
+        self._workshop: Final = Workshop()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._private: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, _Engines]] = WeakKeyDictionary()
 
@@ -77,20 +80,26 @@ class Database:
 
     async def fetch(self, verb: str, statement: Executable, parameters: Parameters | None = None) -> Sequence[Row[Any]]:
         """All rows that one statement returns."""
-        async with self._connection(verb, self._here().one) as connection:
+
+        async def ask(connection: AsyncConnection) -> Sequence[Row[Any]]:
             return (await connection.execute(statement, parameters)).all()
+
+        return await self._run(verb, self._here().one, ask)
 
     async def change(self, verb: str, statement: Executable, parameters: Parameters | None = None) -> int:
         """How many rows one statement inserted, updated or deleted; it took effect as a whole or not at all."""
-        async with self._connection(verb, self._here().one) as connection:
-            return (await connection.execute(statement, parameters, execution_options=_COUNTED)).rowcount
 
-    def transaction(self, verb: str) -> contextlib.AbstractAsyncContextManager[AsyncConnection]:
-        """Several statements that take effect together on leaving, or not at all.
+        async def tell(connection: AsyncConnection) -> int:
+            return (await connection.execute(statement, parameters, execution_options=COUNTED)).rowcount
+
+        return await self._run(verb, self._here().one, tell)
+
+    async def transact(self, verb: str, statements: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
+        """What `statements` returns: those that it executes take effect together at its end, or not at all.
 
         Begin with a statement that writes: SQLite cannot turn a reader into a writer while somebody else writes.
         """
-        return self._connection(verb, self._here().several)
+        return await self._run(verb, self._here().several, statements)
 
     async def ensure_tables(self) -> None:
         """Make the tables and indexes that are missing. Harmless when repeated, or done by several at once.
@@ -98,8 +107,7 @@ class Database:
         Keeps: SQL-01.
         """
         with translated("ensure_tables", self):
-            async with self._here().several.begin() as connection:
-                await _make_tables(connection)
+            await self._workshop.run("ensure_tables", self._here().several, _make_tables)
         self._tables_ready = True
 
     def hold(self, component: object) -> Database:
@@ -108,14 +116,17 @@ class Database:
         return self
 
     async def let_go(self, component: object) -> None:
-        """Note that `component` is done. The last one waits here until an engine of our own is disposed.
+        """Note that `component` is done. The last one waits for what is at work, and disposes an engine of our own.
 
         Keeps: SQL-05.
         """
         self._holders.discard(component)
-        if self._owned and not self._holders:
+        if self._holders:
+            return
+        await self._workshop.settle()
+        if self._owned:
             with translated("close", self):
-                await self._engines.several.dispose()
+                await self._workshop.finish("close", self._engines.several.dispose())
             self._engines = _Engines.of(unpooled(self._engines.several))
 
     def use_private_connections(self) -> None:
@@ -136,17 +147,17 @@ class Database:
             self._engines.several.sync_engine.dispose(close=False)
         self._loop = loop
 
-    @contextlib.asynccontextmanager
-    async def _connection(self, verb: str, engine: AsyncEngine) -> AsyncIterator[AsyncConnection]:
-        """A connection within one transaction; the first one finds the tables made, if that was asked for.
+    async def _run(
+        self, verb: str, engine: AsyncEngine, statements: Callable[[AsyncConnection], Awaitable[Result]]
+    ) -> Result:
+        """Run `statements` within one transaction; the first one finds the tables made, if that was asked for.
 
         Keeps: SQL-01.
         """
         if self._create_tables and not self._tables_ready:
             await self.ensure_tables()
         with translated(verb, self):
-            async with engine.begin() as connection:
-                yield connection
+            return await self._workshop.run(verb, engine, statements)
 
 
 @contextlib.contextmanager

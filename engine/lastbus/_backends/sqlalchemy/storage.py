@@ -77,9 +77,9 @@ class SqlalchemyEventStorage(EventStorage):
         """
         rows = [self._row(event, event.model_dump_json()) for event in events]
         if rows:
-            async with self._database.transaction("batch_store_events") as connection:
-                # In one order for everybody: two batches with the same ids then wait for each other only once.
-                await connection.execute(self._upsert, sorted(rows, key=itemgetter("event_id")))
+            # In one order for everybody: two batches with the same ids then wait for each other only once.
+            ordered = sorted(rows, key=itemgetter("event_id"))
+            await self._database.transact("batch_store_events", lambda at: at.execute(self._upsert, ordered))
             await self._expiry.after_write()
         return [row["event_id"] for row in rows]
 

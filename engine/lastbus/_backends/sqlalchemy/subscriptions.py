@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import URL, ColumnElement, Row, bindparam, delete, or_, select
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from lastbus._backends.sqlalchemy.database import Database
 from lastbus._backends.sqlalchemy.dialects import Insert, insert_into, upsert
@@ -65,15 +65,21 @@ class SqlalchemyEventSubscriptionStorage(EventSubscriptionStorage):
         await self._database.let_go(self)
 
     async def store_subscription(self, subscription: EventSubscription) -> str:
-        """Keep `subscription` and its marks, replacing one of the same id and its marks, and return its id."""
+        """Keep `subscription` and its marks, replacing one of the same id and its marks, and return its id.
+
+        Keeps: SQL-07.
+        """
         now = self._clock.time()
         row = _encode(subscription) | {"expires_at": max(now, _ends_at(subscription)) + self._ttl}
         marks = [self._mark_row(subscription.subscription_id, each, now) for each in subscription.processed_events]
-        async with self._database.transaction("store_subscription") as connection:
+
+        async def store(connection: AsyncConnection) -> None:
             await connection.execute(self._upsert, row)
             await connection.execute(_DELETE_MARKS, {"id": subscription.subscription_id})
             if marks:
                 await connection.execute(self._upsert_mark, marks)
+
+        await self._database.transact("store_subscription", store)
         await self._sweep()
         return subscription.subscription_id
 
@@ -125,12 +131,15 @@ class SqlalchemyEventSubscriptionStorage(EventSubscriptionStorage):
     async def delete_subscription(self, subscription_id: str) -> bool:
         """Forget a subscription with its marks; False if it was not there."""
         wanted = {"id": check_name("subscription_id", subscription_id), "now": self._clock.time()}
-        async with self._database.transaction("delete_subscription") as connection:
+
+        async def forget(connection: AsyncConnection) -> bool:
             # The row first: whoever is marking holds it, and the marks are complete once it is ours.
             deleted = (await connection.execute(_DELETE, wanted)).rowcount == 1
             if deleted:
                 await connection.execute(_DELETE_MARKS, {"id": subscription_id})
-        return deleted
+            return deleted
+
+        return await self._database.transact("delete_subscription", forget)
 
     async def mark_event_processed(self, subscription_id: str, event_id: str) -> bool:
         """Note that a subscription has handled an event: True the first time, False again or if it is unknown."""
@@ -172,7 +181,10 @@ class SqlalchemyEventSubscriptionStorage(EventSubscriptionStorage):
 
 
 def _mark_once(dialect: str) -> Insert:
-    """Insert a mark if the subscription is there and the mark is not. A delete waits for the row until that is done."""
+    """Insert a mark if the subscription is there and the mark is not. A delete waits for the row until that is done.
+
+    Keeps: SQL-08.
+    """
     insert = insert_into(dialect, subscription_marks)
     present = (
         select(

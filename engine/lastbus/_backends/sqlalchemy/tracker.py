@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
-from typing import Any, Final
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeAlias
 
 from sqlalchemy import URL, Table, and_, bindparam, delete, func, insert, or_, select, tuple_, update
-from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.sql.dml import ReturningDelete
 
-from lastbus._backends.sqlalchemy.database import Database
+from lastbus._backends.sqlalchemy.database import COUNTED, Database
 from lastbus._backends.sqlalchemy.dialects import Insert, upsert
 from lastbus._backends.sqlalchemy.expiry import Expiry
 from lastbus._backends.sqlalchemy.lifetime import lifetime, positive_seconds
@@ -18,6 +19,8 @@ from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._model.names import check_name, check_optional_name
 from lastbus._model.numbers import check_seconds
 from lastbus._ports.tracker import Attempt, EventProcessingTracker
+
+_Row: TypeAlias = dict[str, Any]
 
 CLAIM_TTL_SECONDS: Final = 60.0
 CLEANUP_ROWS: Final = 1000
@@ -32,6 +35,7 @@ _RELEASE: Final = delete(claims).where(*_THEIRS)
 _IS_PROCESSED: Final = select(claims.c.event_id).where(
     *_PAIR, claims.c.processed_at.is_not(None), claims.c.expires_at > _NOW
 )
+_LINE: Final = ("event_id", "handler_id", "status", "error", "timestamp", "expires_at")
 _RECORD: Final = insert(history)
 _HISTORY: Final = (
     select(history).where(history.c.event_id == bindparam("event"), history.c.expires_at > _NOW).order_by(history.c.id)
@@ -67,6 +71,7 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
         ]
         self._claim: Final = _claim(self._database.dialect)
         self._mark: Final = _mark(self._database.dialect)
+        self._finish: Final = _finish(self._database.dialect, self._mark)
 
     async def ensure_tables(self) -> None:
         """Make the tables that are missing; harmless when repeated, or done by several processes at once."""
@@ -102,16 +107,23 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
 
         Keeps: SQL-08.
         """
-        now = self._clock.time()
-        row = _row(event_id, handler_id, None) | {"processed_at": now, "expires_at": now + self._ttl}
-        marked = (
-            await self._database.change(
-                "mark_event_processed", self._mark, {**row, "now": now, "by": check_optional_name("owner", owner)}
-            )
-            == 1
-        )
+        mark = self._mark_row(event_id, handler_id, owner)
+        marked = await self._database.change("mark_event_processed", self._mark, mark) == 1
         await self._sweep()
         return marked
+
+    async def finish_event(self, event_id: str, handler_id: str, owner: str) -> bool:
+        """Mark the pair and append `success` to the event's history, in one transaction.
+
+        False if the claim was lost to another owner; the handler has succeeded all the same, and history says so.
+
+        Keeps: SQL-08.
+        """
+        mark = self._mark_row(event_id, handler_id, check_name("owner", owner))
+        line = self._line(event_id, handler_id, "success")
+        finished = await self._finish(self._database, mark, line) == 1
+        await self._sweep()
+        return finished
 
     async def is_event_processed(self, event_id: str, handler_id: str) -> bool:
         """Whether the pair is marked."""
@@ -122,15 +134,7 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
         self, event_id: str, handler_id: str, status: str, error: str | None = None
     ) -> None:
         """Append one line to the event's history."""
-        now = self._clock.time()
-        line = {
-            "event_id": check_name("event_id", event_id),
-            "handler_id": check_name("handler_id", handler_id),
-            "status": status,
-            "error": None if error is None else json.dumps(error),  # User code wrote it: it may hold any character.
-            "timestamp": now,
-            "expires_at": now + self._ttl,
-        }
+        line = self._line(event_id, handler_id, status, error)
         await self._database.change("record_processing_attempt", _RECORD, line)
         await self._sweep()
 
@@ -162,6 +166,22 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
                 forgotten.update(row.event_id for row in rows)
         return len(forgotten)
 
+    def _mark_row(self, event_id: str, handler_id: str, owner: str | None) -> dict[str, Any]:
+        now = self._clock.time()
+        row = _row(event_id, handler_id, None) | {"processed_at": now, "expires_at": now + self._ttl}
+        return row | {"now": now, "by": check_optional_name("owner", owner)}
+
+    def _line(self, event_id: str, handler_id: str, status: str, error: str | None = None) -> dict[str, Any]:
+        now = self._clock.time()
+        return {
+            "event_id": check_name("event_id", event_id),
+            "handler_id": check_name("handler_id", handler_id),
+            "status": status,
+            "error": None if error is None else json.dumps(error),  # User code wrote it: it may hold any character.
+            "timestamp": now,
+            "expires_at": now + self._ttl,
+        }
+
     async def _sweep(self) -> None:
         for each in self._expiry:
             await each.after_write()
@@ -192,6 +212,31 @@ def _mark(dialect: str) -> Insert:
     """Insert the mark, or make it of what has expired, or of a claim: anyone's, or only that of a given `by`."""
     claimed = and_(claims.c.processed_at.is_(None), claims.c.owner == func.coalesce(_BY, claims.c.owner))
     return upsert(dialect, claims, where=or_(claims.c.expires_at <= _NOW, claimed))
+
+
+def _finish(dialect: str, mark: Insert) -> Callable[[Database, _Row, _Row], Awaitable[int]]:
+    """Mark and record together, given both rows; returns how many marks were made."""
+    verb = "finish_event"
+    if dialect == "postgresql":
+        # One statement, and so one round trip. Its two halves may not share the names of their parameters.
+        line = {column: bindparam(f"line_{column}", type_=history.c[column].type) for column in _LINE}
+        both = mark.add_cte(insert(history).values(line).cte("line"))
+
+        def at_once(database: Database, marked: _Row, recorded: _Row) -> Awaitable[int]:
+            renamed = {f"line_{column}": value for column, value in recorded.items()}
+            return database.change(verb, both, marked | renamed)
+
+        return at_once
+
+    async def in_turn(database: Database, marked: _Row, recorded: _Row) -> int:
+        async def finish(connection: AsyncConnection) -> int:
+            marks = (await connection.execute(mark, marked, execution_options=COUNTED)).rowcount
+            await connection.execute(_RECORD, recorded)
+            return marks
+
+        return await database.transact(verb, finish)
+
+    return in_turn
 
 
 def _delete_before(table: Table, column: str) -> ReturningDelete[tuple[str]]:
