@@ -266,6 +266,7 @@ async def test_exactly_one_of_concurrent_marks_is_true(backend: Backend, clock: 
     assert sorted(marks) == [False] * 14 + [True]
 
 
+@pytest.mark.guarantee("SQL-08")
 async def test_finishing_marks_the_pair_ends_its_claim_and_records_one_success(
     tracker: EventProcessingTracker, clock: ManualClock
 ) -> None:
