@@ -197,7 +197,7 @@ class BaseBus(Closer, EventBus):
                 return await self._publish_and_drain(event, text, prevent_duplicate_consumption)
             loop = self._home = asyncio.get_running_loop()
             try:
-                async with self._private_connections(), farewell():
+                async with self._private_connections(), farewell(self._pending_tasks):
                     return await self._publish_and_drain(event, text, prevent_duplicate_consumption)
             finally:
                 if self._home is loop:

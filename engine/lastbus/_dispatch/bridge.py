@@ -102,7 +102,7 @@ def run_privately(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:
         return loop.run_until_complete(coro)
     finally:
         try:
-            loop.run_until_complete(_dismiss_others())
+            loop.run_until_complete(_dismiss_everybody())
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             asyncio.set_event_loop(None)
@@ -110,26 +110,30 @@ def run_privately(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:
 
 
 @asynccontextmanager
-async def farewell() -> AsyncIterator[None]:
-    """On leaving the block, cancel every other task of the loop and wait for their ends, in bounds.
+async def farewell(deliveries: Collection[Future]) -> AsyncIterator[None]:
+    """On leaving the block, cancel the `deliveries` that still run, and wait for their ends in bounds.
 
-    A private loop uses it while its connections are still there: what is cancelled may have a claim to give back.
+    A private loop uses it while its connections are still there: what is cancelled has a claim to give back. All other
+    tasks are cancelled when the loop ends.
 
     Keeps: CORE-24.
     """
     try:
         yield
     finally:
-        await _dismiss_others()
+        await _dismiss(set(deliveries))
 
 
-async def _dismiss_others() -> None:
-    others = asyncio.all_tasks() - {asyncio.current_task()}
-    for task in others:
+async def _dismiss(tasks: Collection[Future]) -> None:
+    for task in tasks:
         task.cancel()
-    if others:
-        await asyncio.wait(others, timeout=FAREWELL_SECONDS)
+    if tasks:
+        await asyncio.wait(tasks, timeout=FAREWELL_SECONDS)
         await asyncio.sleep(0)  # One turn for what their ends have called for.
+
+
+async def _dismiss_everybody() -> None:
+    await _dismiss(asyncio.all_tasks() - {asyncio.current_task()})
 
 
 def _run_elsewhere(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:
