@@ -317,3 +317,17 @@ async def test_closing_deletes_nothing_and_may_be_repeated(backend: Backend) -> 
     await storage.aclose()
 
     assert await ids(backend.subscription_storage()) == ["s"]
+
+
+@pytest.mark.guarantee("SUBS-10")
+@pytest.mark.parametrize("event_type", ["", "  "], ids=["empty", "blank"])
+async def test_a_subscription_made_past_its_validation_is_refused_without_a_type(
+    backend: Backend, event_type: str
+) -> None:
+    storage = backend.subscription_storage()
+    subscription = EventSubscription(event_type="job").model_copy(update={"event_type": event_type})
+
+    with pytest.raises(ValueError, match="event_type"):
+        await storage.store_subscription(subscription)
+
+    assert await storage.list_subscriptions() == []

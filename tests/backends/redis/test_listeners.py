@@ -326,8 +326,13 @@ async def test_whoever_finds_the_server_back_ends_the_rest_of_the_listener(
 
 
 @pytest.mark.guarantee("REDIS-07")
-async def test_a_subscription_that_is_not_confirmed_in_time_is_an_error(alone: Alone) -> None:
-    confirming = asyncio.ensure_future(alone.listener.confirm({Topic("c:never wanted", False)}))
+async def test_a_subscription_that_is_not_confirmed_in_time_is_an_error(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = Topic("c:silent", False)
+    alone.wanted.add(silent)
+    monkeypatch.setattr(alone.listener, "_answered", lambda topic, is_subscribed: None)
+    confirming = asyncio.ensure_future(alone.listener.confirm({silent}))
     await until(lambda: bool(alone.listener._waiting))
     await everyone_blocked()
 
@@ -338,6 +343,21 @@ async def test_a_subscription_that_is_not_confirmed_in_time_is_an_error(alone: A
     with pytest.raises(EventStorageError, match="not confirmed"):
         await confirming
     assert alone.listener._waiting == {}
+
+
+@pytest.mark.guarantee("REDIS-13")
+async def test_nobody_waits_for_the_confirmation_of_what_is_not_wanted_any_more(alone: Alone) -> None:
+    await alone.listener.confirm(alone.wanted)
+    kept, given_up = Topic("c:kept", False), Topic("c:given up", False)
+    confirming = asyncio.ensure_future(alone.listener.confirm({kept, given_up}))
+    await everyone_blocked(1)
+
+    alone.wanted.add(kept)
+    alone.listener.touch()
+    await asyncio.wait({confirming}, timeout=2)
+
+    assert confirming.done()
+    assert confirming.exception() is None
 
 
 @pytest.mark.guarantee("REDIS-13")

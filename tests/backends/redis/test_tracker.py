@@ -101,7 +101,7 @@ async def test_a_mark_ends_the_claim(redis: RedisBackend, raw: RedisConnection) 
 
 
 @pytest.mark.guarantee("REDIS-10")
-@pytest.mark.parametrize("verb", ["claim_event", "renew_claim", "mark_event_processed"])
+@pytest.mark.parametrize("verb", ["claim_event", "renew_claim", "mark_event_processed", "finish_event"])
 async def test_what_the_driver_sends_twice_is_still_granted(
     redis: RedisBackend, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:
@@ -117,6 +117,44 @@ async def test_what_the_driver_sends_twice_is_still_granted(
     monkeypatch.setattr(tracker._connection, "_send", send_twice)
 
     assert await getattr(tracker, verb)("e", "h", "me") is True
+
+
+@pytest.mark.guarantee("REDIS-10")
+async def test_an_end_that_the_driver_sends_twice_is_one_line_of_history(
+    redis: RedisBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tracker = redis.tracker()
+    await tracker.claim_event("e", "h", "me")
+    send = tracker._connection._send
+
+    async def send_twice(words: tuple[Any, ...]) -> Any:
+        await send(words)
+        return await send(words)
+
+    monkeypatch.setattr(tracker._connection, "_send", send_twice)
+    await tracker.finish_event("e", "h", "me")
+
+    assert [line["status"] for line in await tracker.get_processing_history("e")] == ["success"]
+
+
+@pytest.mark.guarantee("REDIS-16")
+async def test_mark_and_history_are_written_in_one_call(redis: RedisBackend, monkeypatch: pytest.MonkeyPatch) -> None:
+    tracker = redis.tracker()
+    await tracker.claim_event("e", "h", "me")
+    calls: list[tuple[Any, ...]] = []
+    run = tracker._connection.run
+
+    async def counted(script: Any, keys: Any, *arguments: Any) -> Any:
+        calls.append(arguments)
+        return await run(script, keys, *arguments)
+
+    monkeypatch.setattr(tracker._connection, "run", counted)
+
+    assert await tracker.finish_event("e", "h", "me")
+
+    assert len(calls) == 1
+    assert await tracker.is_event_processed("e", "h")
+    assert [line["status"] for line in await tracker.get_processing_history("e")] == ["success"]
 
 
 async def test_marks_and_claims_live_as_long_as_events(redis: RedisBackend, raw: RedisConnection) -> None:

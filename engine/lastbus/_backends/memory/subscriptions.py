@@ -14,10 +14,12 @@ class InMemoryEventSubscriptionStorage(EventSubscriptionStorage):
         self._by_id: dict[str, EventSubscription] = {}
 
     async def store_subscription(self, subscription: EventSubscription) -> str:
-        """Keep a copy.
+        """Keep a copy; `ValueError` for one without a type or an id, however it was made.
 
-        Keeps: MEM-12.
+        Keeps: MEM-12, SUBS-10.
         """
+        check_name("event_type", subscription.event_type)
+        check_name("subscription_id", subscription.subscription_id)
         self._by_id[subscription.subscription_id] = subscription.model_copy(deep=True)
         return subscription.subscription_id
 

@@ -222,6 +222,21 @@ class Listener:
             names = [topic.name for topic in topics if topic.is_pattern is is_pattern]
             if names:
                 await heed(verb(*names))
+        self._let_go(wanted)
+
+    def _let_go(self, wanted: set[Topic]) -> None:
+        """Nobody waits for the confirmation of what is not wanted any more.
+
+        Keeps: REDIS-13.
+        """
+        for confirmation, needed in self._waiting.items():
+            self._waiting[confirmation] = needed & wanted
+        self._confirm_waiting()
+
+    def _confirm_waiting(self) -> None:
+        for confirmation, needed in self._waiting.items():
+            if needed <= self._confirmed and not confirmation.done():
+                confirmation.set_result(None)
 
     async def _heard(self, message: dict[str, Any]) -> None:
         """Tell answers from events, and an event's own channel from the pattern that covers all of them.
@@ -255,9 +270,7 @@ class Listener:
         if not is_subscribed or topic not in self._asked:
             return
         self._confirmed.add(topic)
-        for confirmation, needed in self._waiting.items():
-            if needed <= self._confirmed and not confirmation.done():
-                confirmation.set_result(None)
+        self._confirm_waiting()
 
     async def _pass_on(self, channel: str, data: str | bytes, wildcard: bool) -> None:
         """Hand on a foreign event that was not heard before; what cannot be one is named and passed over.

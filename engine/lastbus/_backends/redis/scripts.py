@@ -218,36 +218,62 @@ return redis.call('HDEL', claims, handler)
 """
 )
 
+_MARK = """
+local function mark_pair(marks, claims, handler, mark, ttl, owner)
+  local known = redis.call('HGET', marks, handler)
+  if known then return known == mark and 1 or 0 end
+  if owner then
+    local other = holder(claims, handler)
+    if other and other ~= owner then return 0 end
+  end
+  redis.call('HDEL', claims, handler)
+  redis.call('HSET', marks, handler, mark)
+  outlive(marks, ttl)
+  return 1
+end
+"""
+
+_RECORD = """
+local function record(attempts, line, lines_max, ttl)
+  redis.call('RPUSH', attempts, line)
+  redis.call('LTRIM', attempts, -tonumber(lines_max), -1)
+  outlive(attempts, ttl)
+end
+"""
+
 MARK: Final = Script(
     _CLAIM
     + _OUTLIVE
+    + _MARK
     + """
-local marks, claims = KEYS[1], KEYS[2]
 local handler, mark, ttl, owner = unpack(ARGV)
-local known = redis.call('HGET', marks, handler)
-if known then return known == mark and 1 or 0 end
-if owner then
-  local other = holder(claims, handler)
-  if other and other ~= owner then return 0 end
-end
-redis.call('HDEL', claims, handler)
-redis.call('HSET', marks, handler, mark)
-outlive(marks, ttl)
-return 1
+return mark_pair(KEYS[1], KEYS[2], handler, mark, ttl, owner)
 """
 )
 
 RECORD: Final = Script(
     _OUTLIVE
+    + _RECORD
     + """
-local attempts = KEYS[1]
 local line, lines_max, ttl = unpack(ARGV)
-redis.call('RPUSH', attempts, line)
-redis.call('LTRIM', attempts, -tonumber(lines_max), -1)
-outlive(attempts, ttl)
+record(KEYS[1], line, lines_max, ttl)
 return 1
 """
 )
+
+FINISH: Final = Script(
+    _CLAIM
+    + _OUTLIVE
+    + _MARK
+    + _RECORD
+    + """
+local handler, mark, ttl, owner, line, lines_max = unpack(ARGV)
+if redis.call('HGET', KEYS[1], handler) == mark then return 1 end
+record(KEYS[3], line, lines_max, ttl)
+return mark_pair(KEYS[1], KEYS[2], handler, mark, ttl, owner)
+"""
+)
+"""A call that the driver sends again finds its own mark, and appends no second line."""
 
 FORGET: Final = Script(
     """
