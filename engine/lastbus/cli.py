@@ -7,6 +7,7 @@ and a missing extra only disables the commands that need it.
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -40,6 +41,7 @@ Groups = Annotated[
     list[str] | None, typer.Option("--group", "-g", help="A guarantee family (CORE) or a mutation folder; repeatable.")
 ]
 Python = Annotated[str, typer.Option("--python", help="The interpreter to run the tests with.")]
+CPUS = os.cpu_count() or 1
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many mutations run at once.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the outcome to this file as JSON.")]
 Isolated = Annotated[bool, typer.Option("--isolated", help="A new process per run instead of a fork: slower.")]
@@ -68,7 +70,7 @@ def replay(
     ] = None,
     group: Groups = None,
     python: Python = sys.executable,
-    jobs: Jobs = 1,
+    jobs: Jobs = CPUS,
     json_file: JsonFile = None,
     isolated: Isolated = False,
 ) -> None:
@@ -91,7 +93,7 @@ def replay(
 )
 def prove(
     python: Python = sys.executable,
-    jobs: Jobs = 1,
+    jobs: Jobs = CPUS,
     report: Annotated[Path | None, typer.Option(help="Fill this folder with report.json and the evidence.")] = None,
     isolated: Isolated = False,
 ) -> None:
