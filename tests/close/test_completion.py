@@ -11,33 +11,6 @@ from lastbus.testing import everyone_blocked
 from tests.close.rig import Outcome, Rig, closed
 
 
-async def test_concurrent_callers_share_one_teardown_and_its_outcome() -> None:
-    rig = Rig()
-
-    outcomes = await asyncio.gather(*(closed(rig) for _ in range(10)))
-
-    assert outcomes == [Outcome("returned")] * 10
-    assert (rig._teardown_runs, rig.calls) == (1, [1] * 5)
-
-
-@pytest.mark.parametrize("victim", [0, 1], ids=["first", "second"])
-async def test_cancelling_one_caller_reaches_neither_the_teardown_nor_the_other(victim: int) -> None:
-    rig = Rig(close_timeout=30)
-    may_end = asyncio.Event()
-    rig.run("event", may_end.wait)
-    callers = [asyncio.ensure_future(rig.close()) for _ in range(2)]
-    await everyone_blocked()
-
-    callers[victim].cancel()
-    await everyone_blocked()
-    assert (callers[victim].cancelled(), callers[1 - victim].done()) == (True, False)
-    may_end.set()
-    await asyncio.wait({callers[1 - victim]}, timeout=2)
-
-    assert callers[1 - victim].exception() is None
-    assert rig._teardown_runs == 1
-
-
 @pytest.mark.parametrize("step", ["release of redis", "listeners", "running handlers"])
 async def test_a_callers_own_deadline_names_the_step_that_is_out_and_leaves_the_close_alone(step: str) -> None:
     rig = Rig(close_timeout=30)

@@ -20,7 +20,8 @@ class Acceptance(CloseState):
         effect, outside a loop (`no-running-loop`), while the bus works or closes on another loop
         (`cross-loop-close`), and when no teardown could be started (`teardown-spawn-failed`).
 
-        Keeps: CAP-11, CAP-14, CAP-16, CAP-34.
+        Keeps: CAP-11, CAP-14, CAP-16, CAP-34, CLOSE-01, CLOSE-02, CLOSE-05, CLOSE-06, CLOSE-07, CLOSE-08, CLOSE-09,
+        CLOSE-10, CLOSE-11.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -38,7 +39,9 @@ class Acceptance(CloseState):
         except BaseException:
             self._closing, self._close_future, self._teardown_task = before
             raise
-        if task is not None and is_task(task) and not Task.done(task):
+        if task is None:
+            self._on_round_bound()  # Its coroutine ran within the factory, so nobody has bound it to a task.
+        elif is_task(task) and not Task.done(task):
             self._teardown_task = task
         return future
 

@@ -11,4 +11,9 @@ from lastbus._close.teardown import Teardown
 
 
 class Closer(Teardown):
-    """What a bus inherits: `request_close()` and `close()`; it adds what there is to drain, to stop and to release."""
+    """What a bus inherits: `request_close()` and `close()`; it adds what there is to drain, to stop and to release.
+
+    Nothing here comes between a caller and its own wait.
+
+    Keeps: CLOSE-03, CLOSE-04.
+    """

@@ -22,6 +22,10 @@ class Teardown(Completion):
     """The steps that the teardown task runs."""
 
     async def _teardown(self) -> None:
+        """Drain, stop listeners, release; whatever happens, the round is settled before the task ends.
+
+        Keeps: CLOSE-09, CLOSE-31.
+        """
         self._teardown_runs += 1
         field = self._close_future
         error: BaseException | None = CloseError("teardown-incomplete", "the teardown did not reach its end")
