@@ -38,7 +38,7 @@ class Adoption(Acceptance):
             task = self._owner_context.run(lambda: Task(coro, loop=loop))
         if task is not None:
             _refuse_foreign(task, loop, coro)
-            watchdog.bind(self, task, future, coro, runs)
+        watchdog.bind(self, task, future, coro, runs)
         return task
 
     async def _teardown_entry(self) -> None:

@@ -18,46 +18,70 @@ logger = logging.getLogger("lastbus.close")
 
 
 def bind(
-    bus: CloseState, task: Task[Any], future: Future[None], coro: Coroutine[Any, Any, None], runs_before: int
+    bus: CloseState, task: Task[Any] | None, future: Future[None], coro: Coroutine[Any, Any, None], runs_before: int
 ) -> None:
-    """Tie this round's `future` to the end of `task`; from here on nothing rolls the acceptance back."""
+    """Tie this round's `future` to the end of `task`; from here on nothing rolls the acceptance back.
+
+    Without a task somebody else has driven `coro`: acceptance tells those who wait, and if it is over already, the
+    round is judged here and now.
+    """
     decoys: list[Any] = []
-    first = [True]
+    judged = False
     field = bus._close_future
     if field is not None and field is not future:
         decoys.append(field)
         bus._close_future = future
-    bus._on_round_bound()
+    if task is not None:
+        _tell_waiters(bus)
 
-    def watch(ended: Task[Any]) -> None:
+    def judge(ended: Task[Any] | None) -> None:
+        nonlocal judged
         never_entered = not Future.done(future)
         settle(future, CloseError("teardown-never-entered", "the loop never ran the teardown; call close() again"))
-        _repin(bus, future, decoys, never_entered)
-        if bus._teardown_task is ended:
-            bus._teardown_task = None
-        if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
-            coro.close()
-        _mirror(future, decoys)
         try:
-            tampered = first[0] and not never_entered and bus._teardown_runs == runs_before
-            _record(bus, ended, tampered)
+            tampered = not judged and not never_entered and bus._teardown_runs == runs_before
+            judged = True
+            if inspect.getcoroutinestate(coro) == inspect.CORO_CREATED:
+                coro.close()
+            _tidy(bus, ended, future, decoys, never_entered)
+            _mirror(future, decoys)
+            _record(bus, ended, future, tampered)
         except Exception:
             logger.debug("the end of a teardown could not be recorded", exc_info=True)
-        first[0] = False
 
-    if Task.done(task):
-        watch(task)
+    if task is None:
+        if inspect.getcoroutinestate(coro) == inspect.CORO_CLOSED:
+            judge(None)
+    elif Task.done(task):
+        judge(task)
     else:
-        Task.add_done_callback(task, watch)
+        Task.add_done_callback(task, judge)
 
 
-def _repin(bus: CloseState, future: Future[None], decoys: list[Any], never_entered: bool) -> None:
+def _tell_waiters(bus: CloseState) -> None:
+    try:
+        bus._on_round_bound()
+    except Exception:
+        logger.warning("close: whoever waits on the bus could not be told", exc_info=True)
+
+
+def _tidy(
+    bus: CloseState, ended: Task[Any] | None, future: Future[None], decoys: list[Any], never_entered: bool
+) -> None:
+    """Leave the bus with a credential that has an outcome, or with none, so that the next close is bounded."""
+    if ended is not None and bus._teardown_task is ended:
+        bus._teardown_task = None
     field = bus._close_future
-    if field is not None and field is not future and not is_accepted(field):
+    if _is_decoy(field, future):
         decoys.append(field)
         bus._close_future = future
     elif never_entered and field is future:
         bus._close_future = None
+
+
+def _is_decoy(field: object, future: Future[None]) -> bool:
+    """Whether `field` was put there by a stranger. None is not a decoy, nor is the credential of a later round."""
+    return field is not None and field is not future and not is_accepted(field)
 
 
 def _mirror(future: Future[None], decoys: list[Any]) -> None:
@@ -76,14 +100,15 @@ def _mirror(future: Future[None], decoys: list[Any]) -> None:
             logger.debug("something that is no future stood where the close's future belongs", exc_info=True)
 
 
-def _record(bus: CloseState, task: Task[Any], tampered: bool) -> None:
-    if Task.cancelled(task):
+def _record(bus: CloseState, task: Task[Any] | None, future: Future[None], tampered: bool) -> None:
+    if task is not None and Task.cancelled(task):
         bus._teardown_error_kind, bus._teardown_task_error = "cancelled", None
     else:
-        error = Task.exception(task)
+        error = Future.exception(future) if task is None else Task.exception(task)
         bus._teardown_error_kind = None if error is None else type(error).__name__
         bus._teardown_task_error = error
     if tampered:
         bus._teardown_error_kind = "teardown-settlement-tampered"
         logger.warning("teardown-settlement-tampered: a close was reported as done although no teardown ran")
-    bus._on_teardown_done(task)
+    if task is not None:
+        bus._on_teardown_done(task)

@@ -1,0 +1,294 @@
+"""Task factories, honest, clumsy and hostile: how both closes of a bus end under each of them.
+
+Where eager execution is what matters, it is done by hand too, so that every version of Python plays the row.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import Coroutine
+from typing import Any
+
+import pytest
+
+from tests.adversary.stage import (
+    NEVER,
+    NONE,
+    REFUSED,
+    RETURNED,
+    TAMPERED,
+    UNBOUNDED,
+    Bus,
+    Loop,
+    Row,
+    State,
+    Task,
+    by_hand,
+    other,
+    play,
+)
+
+Coro = Coroutine[Any, Any, None]
+EAGER = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python has eager tasks from 3.12 on")
+WRITES_THROUGH = pytest.mark.skipif(
+    sys.version_info < (3, 13), reason="a write to another frame's locals takes effect from Python 3.13 on"
+)
+WRITES_A_COPY = pytest.mark.skipif(
+    sys.version_info >= (3, 13), reason="a write to another frame's locals takes effect from Python 3.13 on"
+)
+NEVER_AWAITED = "coroutine 'Adoption._teardown_entry' was never awaited"
+SECOND_DRIVER = RETURNED._replace(record="RuntimeError")
+"""The engine sees no task, makes one, and that one comes too late: the close succeeds, the record says so."""
+
+FALSE_SUCCESS = RETURNED._replace(state=State(True, "OK", True, 0), calls=NONE, calls_after=NONE)
+
+
+def eager(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    return asyncio.eager_task_factory(loop, coro)
+
+
+def eager_then_raises(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus.kept.append(asyncio.eager_task_factory(loop, coro))
+    raise OSError("too late")
+
+
+def runs_it_then_raises(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    by_hand(coro)
+    raise OSError("too late")
+
+
+def runs_it_then_returns_nothing(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    by_hand(coro)
+
+
+def eager_wrapper_then_raises(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    async def wrapper() -> None:
+        await coro
+
+    bus.kept.append(asyncio.eager_task_factory(loop, wrapper()))
+    raise OSError("too late")
+
+
+def raises(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    raise OSError("no task today")
+
+
+def raises_attribute_error(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    raise AttributeError("no such thing", name="something", obj=bus)
+
+
+def makes_then_raises(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus.kept.append(Task(coro, loop=loop))
+    raise OSError("too late")
+
+
+def finished_future(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    future = loop.create_future()
+    future.set_result(None)
+    return future
+
+
+class Awaitable:
+    def __await__(self) -> Any:
+        yield
+
+
+class Liar:
+    @property
+    def __class__(self) -> Any:
+        return asyncio.Task
+
+
+class Proxy:
+    """Stands for a task and is none."""
+
+    def __init__(self, task: Any) -> None:
+        self.task = task
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.task, name)
+
+    def __await__(self) -> Any:
+        return self.task.__await__()
+
+
+def another_coroutine(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    return Task(other(), loop=loop)
+
+
+def cancelled_at_once(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    task = Task(coro, loop=loop)
+    task.cancel()
+    return task
+
+
+def wrapped(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    async def wrapper() -> None:
+        await coro
+
+    return Task(wrapper(), loop=loop)
+
+
+def wrapped_with_delay(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    async def wrapper() -> None:
+        await asyncio.sleep(0)
+        try:
+            await coro
+        finally:
+            for _ in range(5):
+                await asyncio.sleep(0)
+
+    return Task(wrapper(), loop=loop)
+
+
+def wrapped_in_a_shield(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    async def wrapper() -> None:
+        await asyncio.shield(Task(coro, loop=loop))
+
+    return Task(wrapper(), loop=loop)
+
+
+def settles_the_credential(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._close_future.set_result(None)
+    return Task(other(), loop=loop)
+
+
+def settles_and_forges_the_count(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._teardown_runs = 1
+    return settles_the_credential(bus, loop, coro)
+
+
+def settles_and_never_ends(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._close_future.set_result(None)
+    return Task(bus.curtain.wait(), loop=loop)
+
+
+def never_ends(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    return Task(bus.curtain.wait(), loop=loop)
+
+
+def forges_the_count(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._teardown_runs += 1
+    return Task(other(), loop=loop)
+
+
+def forges_all_that_the_entry_shows(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    frame = coro.cr_frame  # type: ignore[attr-defined]
+    for thing in [each for each in frame.f_locals.values() if each is not bus]:
+        if isinstance(thing, asyncio.Future):
+            thing.set_result(None)
+        elif isinstance(thing, dict):
+            thing.update(entered=True, task=None, future=None)
+        elif isinstance(thing, list):
+            thing.append(True)
+    bus.touched += [*frame.f_locals, *coro.cr_code.co_freevars]  # type: ignore[attr-defined]
+    return Task(other(), loop=loop)
+
+
+def forges_a_handle_that_never_ends(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._teardown_entry_task = Task(bus.curtain.wait(), loop=loop)  # type: ignore[attr-defined]
+    raise OSError("no task today")
+
+
+def forges_a_handle_after_making_a_task(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._teardown_entry_task = Task(bus.curtain.wait(), loop=loop)  # type: ignore[attr-defined]
+    bus.kept.append(Task(coro, loop=loop))
+    raise OSError("too late")
+
+
+def forges_a_finished_handle(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._teardown_entry_task = bus.finished  # type: ignore[attr-defined]
+    raise OSError("no task today")
+
+
+def detaches_the_watchdog(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    task = Task(other(), loop=loop)
+
+    def detach() -> None:
+        for callback, _ in task._callbacks or ():  # type: ignore[attr-defined]
+            task.remove_done_callback(callback)
+
+    loop.call_soon(detach)
+    return task
+
+
+def rebinds_self(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus.kept.append(Bus())
+    coro.cr_frame.f_locals["self"] = bus.kept[-1]  # type: ignore[attr-defined]
+    return Task(coro, loop=loop)
+
+
+def runs_the_entry_of_another_bus(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus.kept.append(Bus())
+    return Task(bus.kept[-1]._teardown_entry(), loop=loop)
+
+
+ROWS = [
+    # Honest.
+    pytest.param(Row(None, RETURNED), id="none"),
+    pytest.param(Row(lambda bus, loop, coro: Task(coro, loop=loop), RETURNED), id="plain"),
+    pytest.param(Row(eager, RETURNED), marks=EAGER, id="eager"),
+    pytest.param(Row(eager, RETURNED, in_flight=True), marks=EAGER, id="eager-with-work-in-flight"),
+    pytest.param(Row(wrapped, RETURNED), id="wrapped"),
+    pytest.param(Row(wrapped, RETURNED, in_flight=True), id="wrapped-with-work-in-flight"),
+    pytest.param(Row(wrapped_with_delay, RETURNED._replace(state=State(True, "OK", True, 1))), id="wrapped-with-delay"),
+    pytest.param(Row(wrapped_in_a_shield, RETURNED), id="wrapped-in-a-shield"),
+    # No task, or none that is returned.
+    pytest.param(Row(raises, REFUSED), id="raises"),
+    pytest.param(Row(raises_attribute_error, REFUSED), id="raises-attribute-error"),
+    pytest.param(Row(makes_then_raises, RETURNED), id="makes-then-raises"),
+    pytest.param(Row(makes_then_raises, RETURNED, in_flight=True), id="makes-then-raises-with-work-in-flight"),
+    pytest.param(Row(runs_it_then_raises, RETURNED), id="runs-it-then-raises"),
+    pytest.param(Row(runs_it_then_returns_nothing, RETURNED), id="runs-it-then-returns-nothing"),
+    pytest.param(Row(eager_then_raises, RETURNED), marks=EAGER, id="eager-then-raises"),
+    pytest.param(Row(eager_then_raises, RETURNED, in_flight=True), marks=EAGER, id="eager-then-raises-with-work"),
+    pytest.param(Row(eager_wrapper_then_raises, RETURNED, in_flight=True), marks=EAGER, id="eager-wrapper-then-raises"),
+    pytest.param(Row(finished_future, RETURNED), id="finished-future"),
+    pytest.param(Row(finished_future, RETURNED, in_flight=True), id="finished-future-with-work-in-flight"),
+    pytest.param(Row(lambda bus, loop, coro: Awaitable(), RETURNED), id="awaitable"),
+    pytest.param(Row(lambda bus, loop, coro: coro, RETURNED), id="the-coroutine"),
+    pytest.param(Row(lambda bus, loop, coro: None, RETURNED), id="nothing"),
+    pytest.param(Row(lambda bus, loop, coro: 42, RETURNED), id="number"),
+    pytest.param(Row(lambda bus, loop, coro: Liar(), RETURNED), id="liar-about-its-class"),
+    pytest.param(Row(lambda bus, loop, coro: Proxy(Task(coro, loop=loop)), RETURNED), id="proxy"),
+    pytest.param(
+        Row(lambda bus, loop, coro: Proxy(Task(coro, loop=loop)), RETURNED, in_flight=True),
+        id="proxy-with-work-in-flight",
+    ),
+    pytest.param(
+        Row(lambda bus, loop, coro: asyncio.tasks._PyTask(coro, loop=loop), SECOND_DRIVER), id="task-in-python"
+    ),
+    pytest.param(
+        Row(lambda bus, loop, coro: asyncio.tasks._PyTask(coro, loop=loop), SECOND_DRIVER, in_flight=True),
+        id="task-in-python-with-work-in-flight",
+    ),
+    # A task that does not run the teardown.
+    pytest.param(Row(another_coroutine, NEVER), id="another-coroutine"),
+    pytest.param(Row(cancelled_at_once, NEVER._replace(record="cancelled")), id="cancelled-at-once"),
+    pytest.param(Row(lambda bus, loop, coro: bus.finished, NEVER), id="finished-task"),
+    pytest.param(Row(lambda bus, loop, coro: Task(coro, loop=bus.elsewhere), REFUSED), id="task-of-another-loop"),
+    pytest.param(Row(runs_the_entry_of_another_bus, NEVER), id="entry-of-another-bus"),
+    pytest.param(Row(rebinds_self, NEVER), marks=WRITES_THROUGH, id="rebinds-self"),
+    pytest.param(Row(rebinds_self, RETURNED), marks=WRITES_A_COPY, id="rebinds-self-in-a-copy"),
+    # Forgers.
+    pytest.param(Row(forges_all_that_the_entry_shows, NEVER._replace(touched=("self", "self"))), id="forges-the-entry"),
+    pytest.param(Row(forges_the_count, NEVER._replace(state=State(True, None, False, 1))), id="forges-the-count"),
+    pytest.param(Row(settles_the_credential, FALSE_SUCCESS._replace(record=TAMPERED, signals=1)), id="settles"),
+    pytest.param(
+        Row(settles_and_forges_the_count, FALSE_SUCCESS._replace(state=State(True, "OK", True, 1))),
+        id="settles-and-forges-the-count",
+    ),
+    pytest.param(Row(settles_and_never_ends, FALSE_SUCCESS), id="settles-and-never-ends"),
+    pytest.param(Row(forges_a_handle_that_never_ends, REFUSED), id="forges-a-handle-that-never-ends"),
+    pytest.param(Row(forges_a_handle_after_making_a_task, RETURNED), id="forges-a-handle-after-making-a-task"),
+    pytest.param(Row(forges_a_finished_handle, REFUSED), id="forges-a-finished-handle"),
+    # Declared to hang.
+    pytest.param(Row(never_ends, UNBOUNDED), id="never-ends"),
+    pytest.param(Row(detaches_the_watchdog, UNBOUNDED._replace(residue=(NEVER_AWAITED,))), id="detaches-the-watchdog"),
+]
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_both_closes_end_as_declared(row: Row) -> None:
+    assert play(row) == row.played
