@@ -29,6 +29,16 @@ def check_seconds(field: str, value: object) -> float:
     return float(value)
 
 
+def check_positive_seconds(field: str, value: object) -> float:
+    """Return `value` as seconds if it is a finite number of more than 0; else raise `ValueError` naming `field`.
+
+    Keeps: CORE-36, MEM-10.
+    """
+    if check_seconds(field, value) == 0:
+        raise ValueError(f"{field} must be more than 0 seconds, got {value!r}")
+    return check_seconds(field, value)
+
+
 def check_optional_seconds(field: str, value: object) -> float | None:
     """Like `check_seconds`, for a limit that may be None (no limit)."""
     return None if value is None else check_seconds(field, value)

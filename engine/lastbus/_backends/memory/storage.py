@@ -6,11 +6,11 @@ import heapq
 from collections import OrderedDict
 from typing import NamedTuple, TypeGuard
 
-from lastbus._backends.memory.lifetime import lifetime
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._model.event import Event
 from lastbus._model.names import check_name, check_optional_name
 from lastbus._model.numbers import check_bound, check_count
+from lastbus._ports.lifetime import lifetime
 from lastbus._ports.storage import EventStorage
 
 

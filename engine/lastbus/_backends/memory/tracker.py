@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from lastbus._backends.memory.lifetime import lifetime
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._model.names import check_name
 from lastbus._model.numbers import check_seconds
+from lastbus._ports.lifetime import lifetime
 from lastbus._ports.tracker import Attempt, EventProcessingTracker
 
 _Line = tuple[str, str, str | None, float]

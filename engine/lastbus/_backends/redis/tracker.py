@@ -14,11 +14,11 @@ from redis.asyncio import Redis
 
 from lastbus._backends.redis.connection import RedisBacked, RedisConnection
 from lastbus._backends.redis.keys import TRACKER_PREFIX, TrackerKeys, check_prefix
-from lastbus._backends.redis.lifetime import lifetime_ms, positive_seconds
+from lastbus._backends.redis.lifetime import lifetime_ms
 from lastbus._backends.redis.scripts import CLAIM, FINISH, FORGET, MARK, RECORD, RELEASE, RENEW
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._model.names import check_name
-from lastbus._model.numbers import check_seconds
+from lastbus._model.numbers import check_positive_seconds, check_seconds
 from lastbus._ports.tracker import Attempt, EventProcessingTracker
 
 CLAIM_SECONDS: Final = 60.0
@@ -48,7 +48,7 @@ class RedisProcessingTracker(RedisBacked, EventProcessingTracker):
         self._keys: Final = TrackerKeys(check_prefix("key_prefix", key_prefix))
         self._ttl_ms: Final = lifetime_ms(ttl)
         self._clock: Final = SYSTEM_CLOCK if clock is None else clock
-        self.claim_ttl: float = positive_seconds("claim_ttl", claim_ttl)
+        self.claim_ttl: float = check_positive_seconds("claim_ttl", claim_ttl)
 
     async def claim_event(self, event_id: str, handler_id: str, owner: str) -> bool:
         """Take the pair for `owner`, in one step: False if it is processed, or claimed by a claim that stands.

@@ -13,13 +13,13 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from lastbus._backends.sqlalchemy.database import Database
 from lastbus._backends.sqlalchemy.dialects import upsert
 from lastbus._backends.sqlalchemy.expiry import Expiry
-from lastbus._backends.sqlalchemy.lifetime import lifetime
 from lastbus._backends.sqlalchemy.tables import events
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._errors import EventError
 from lastbus._model.event import Event
 from lastbus._model.names import check_name, check_optional_name
 from lastbus._model.numbers import check_bound, check_count
+from lastbus._ports.lifetime import lifetime
 from lastbus._ports.storage import EventStorage
 
 logger = logging.getLogger("lastbus.sqlalchemy")

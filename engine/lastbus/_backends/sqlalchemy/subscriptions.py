@@ -14,7 +14,6 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from lastbus._backends.sqlalchemy.database import Database
 from lastbus._backends.sqlalchemy.dialects import Insert, insert_into, upsert
 from lastbus._backends.sqlalchemy.expiry import Expiry
-from lastbus._backends.sqlalchemy.lifetime import lifetime
 from lastbus._backends.sqlalchemy.tables import subscription_marks, subscriptions
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._errors import EventStorageError
@@ -22,6 +21,7 @@ from lastbus._model.event import Event
 from lastbus._model.names import check_name, check_optional_name
 from lastbus._model.patterns import EVERY_TYPE
 from lastbus._model.subscription import EventSubscription
+from lastbus._ports.lifetime import lifetime
 from lastbus._ports.storage import EventSubscriptionStorage
 
 logger = logging.getLogger("lastbus.sqlalchemy")

@@ -13,11 +13,11 @@ from sqlalchemy.sql.dml import ReturningDelete
 from lastbus._backends.sqlalchemy.database import COUNTED, Database
 from lastbus._backends.sqlalchemy.dialects import Insert, upsert
 from lastbus._backends.sqlalchemy.expiry import Expiry
-from lastbus._backends.sqlalchemy.lifetime import lifetime, positive_seconds
 from lastbus._backends.sqlalchemy.tables import claims, history
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._model.names import check_name, check_optional_name
-from lastbus._model.numbers import check_seconds
+from lastbus._model.numbers import check_positive_seconds, check_seconds
+from lastbus._ports.lifetime import lifetime
 from lastbus._ports.tracker import Attempt, EventProcessingTracker
 
 _Row: TypeAlias = dict[str, Any]
@@ -60,7 +60,7 @@ class SqlalchemyEventProcessingTracker(EventProcessingTracker):
         clock: Clock = SYSTEM_CLOCK,
     ) -> None:
         self._database: Final = Database.at(engine, create_tables=create_tables).hold(self)
-        self._claim_seconds: Final = positive_seconds("claim_ttl", claim_ttl)
+        self._claim_seconds: Final = check_positive_seconds("claim_ttl", claim_ttl)
         self.claim_ttl = self._claim_seconds
         self._ttl: Final = lifetime(ttl)
         self._clock: Final = clock
