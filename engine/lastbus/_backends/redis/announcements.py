@@ -12,6 +12,7 @@ from typing import Any, Final, NamedTuple
 
 from lastbus._errors import EventError
 from lastbus._model.event import Event
+from lastbus._model.payload import encode
 
 NOTE_KEY: Final = "lastbus"
 REMEMBERED_MAX: Final = 4096
@@ -42,7 +43,7 @@ def announce(channel: str, note: Note) -> Announcement:
     Keeps: REDIS-02.
     """
     fields = {"origin": note.origin, "id": note.announcement_id, "deduplicate": note.deduplicate}
-    return Announcement(channel, f',"{NOTE_KEY}":{json.dumps(fields, separators=(",", ":"))}}}')
+    return Announcement(channel, f',"{NOTE_KEY}":{encode(fields)}}}')
 
 
 def read_note(message: str | bytes) -> Note:
