@@ -10,6 +10,8 @@ from lastbus import CloseTimeout
 from lastbus.testing import everyone_blocked
 from tests.close.rig import Outcome, Rig, closed
 
+pytestmark = pytest.mark.usefixtures("hygiene")
+
 
 @pytest.mark.parametrize("step", ["release of redis", "listeners", "running handlers"])
 async def test_a_callers_own_deadline_names_the_step_that_is_out_and_leaves_the_close_alone(step: str) -> None:

@@ -21,7 +21,7 @@ class Acceptance(CloseState):
         (`cross-loop-close`), and when no teardown could be started (`teardown-spawn-failed`).
 
         Keeps: CAP-11, CAP-14, CAP-16, CAP-34, CLOSE-01, CLOSE-02, CLOSE-05, CLOSE-06, CLOSE-07, CLOSE-08, CLOSE-09,
-        CLOSE-10, CLOSE-11.
+        CLOSE-10, CLOSE-11, CLOSE-32, CLOSE-36.
         """
         try:
             loop = asyncio.get_running_loop()
@@ -48,7 +48,7 @@ class Acceptance(CloseState):
     def _standing_credential(self, loop: asyncio.AbstractEventLoop) -> Future[None]:
         """The future of the close that has begun; only while it is pending it belongs to one loop.
 
-        Keeps: CAP-14, CAP-36.
+        Keeps: CAP-14, CAP-36, CLOSE-34.
         """
         field = self._close_future
         assert field is not None
@@ -62,7 +62,7 @@ class Acceptance(CloseState):
     def _refuse_other_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Refuse while anything runs or waits on another loop; who waits on a loop that is gone is past helping.
 
-        Keeps: CAP-36.
+        Keeps: CAP-36, CLOSE-33, CLOSE-35.
         """
         waiting = [each for each in self._waiting() if not each.get_loop().is_closed()]
         for future in (*self._in_flight(), *waiting):

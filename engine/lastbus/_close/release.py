@@ -18,7 +18,10 @@ _POOL_FLAG: Final = "close_connection_pool"
 
 
 async def release(name: str, component: object) -> None:
-    """Release `component`, awaiting what that returns where it can be; a failure becomes a WARNING with its name."""
+    """Release `component`, awaiting what that returns where it can be; a failure becomes a WARNING with its name.
+
+    Keeps: CLOSE-18, CLOSE-19, CLOSE-20, CLOSE-21, CLOSE-23, CLOSE-24.
+    """
     try:
         verb = _verb_of(component)
         result = verb(**{_POOL_FLAG: True}) if _takes_pool_flag(verb) else verb()
@@ -29,6 +32,10 @@ async def release(name: str, component: object) -> None:
 
 
 def _verb_of(component: object) -> Callable[..., Any]:
+    """The first verb that `component` has; `AttributeError` if it has none.
+
+    Keeps: CLOSE-17.
+    """
     for name in _VERBS:
         verb = getattr(component, name, None)
         if verb is not None:
@@ -37,7 +44,10 @@ def _verb_of(component: object) -> Callable[..., Any]:
 
 
 def _takes_pool_flag(verb: Callable[..., Any]) -> bool:
-    """Whether the signature says so by name; what cannot be known counts as no."""
+    """Whether the signature says so by name; what cannot be known counts as no.
+
+    Keeps: CLOSE-20, CLOSE-21, CLOSE-22.
+    """
     try:
         return _POOL_FLAG in inspect.signature(verb).parameters
     except (TypeError, ValueError):

@@ -76,7 +76,10 @@ class CloseState:
         self._owner_context = contextvars.copy_context()
 
     def _limit(self) -> float:
-        """Seconds that each of the two bounded waits may take."""
+        """Seconds that each of the two bounded waits may take.
+
+        Keeps: CLOSE-13.
+        """
         return DISPATCH_DRAIN_TIMEOUT_SECONDS if self._close_timeout is None else self._close_timeout
 
     def _in_flight(self) -> list[Future[Any]]:

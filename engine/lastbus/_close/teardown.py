@@ -24,7 +24,7 @@ class Teardown(Completion):
     async def _teardown(self) -> None:
         """Drain, stop listeners, release; whatever happens, the round is settled before the task ends.
 
-        Keeps: CLOSE-09, CLOSE-31.
+        Keeps: CLOSE-09, CLOSE-12, CLOSE-15, CLOSE-27, CLOSE-28, CLOSE-31.
         """
         self._teardown_runs += 1
         field = self._close_future
@@ -41,7 +41,10 @@ class Teardown(Completion):
             self._settle_round(field, error)
 
     def _settle_round(self, field: Any, error: BaseException | None) -> None:
-        """Settle the future that this run found when it began: an old run must not decide a retry."""
+        """Settle the future that this run found when it began: an old run must not decide a retry.
+
+        Keeps: CLOSE-29.
+        """
         if not is_future(field):
             return
         if error is None:
@@ -58,7 +61,7 @@ class Teardown(Completion):
     async def _drain(self) -> set[Future[Any]]:
         """Wait for what is in flight, in bounds; name what is overdue; return what was cancelled for it.
 
-        Keeps: CAP-12, CAP-13, CAP-14, CAP-33, CAP-35.
+        Keeps: CAP-12, CAP-13, CAP-14, CAP-33, CAP-35, CLOSE-13.
         """
         self._outstanding_step = "running handlers"
         loop = asyncio.get_running_loop()
@@ -83,7 +86,7 @@ class Teardown(Completion):
     async def _stop_listeners(self, late: set[Future[Any]]) -> None:
         """Cancel the listeners, and wait in bounds for them and for the handlers that were cancelled.
 
-        Keeps: CAP-13, CAP-18.
+        Keeps: CAP-13, CAP-18, CLOSE-14, CLOSE-91.
         """
         self._outstanding_step = "listeners and cancelled handlers"
         listeners = self._running_listeners()
@@ -98,6 +101,10 @@ class Teardown(Completion):
             logger.warning("close: %s ignores its cancellation for %g s and is left behind", label, self._limit())
 
     async def _release(self) -> None:
+        """Release one component after the other, and forget those that will not be needed again.
+
+        Keeps: CLOSE-16, CLOSE-25, CLOSE-26, CLOSE-30.
+        """
         for slot in self._SLOTS:
             component = getattr(self, slot, None)
             if component is None:

@@ -1,0 +1,101 @@
+"""Refusals: where a close cannot be, it says so by name and has done nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+
+import pytest
+
+from lastbus import CloseError
+from tests.close.rig import Outcome, Rig, State, closed
+
+pytestmark = pytest.mark.usefixtures("hygiene")
+
+RETURNED = Outcome("returned")
+UNTOUCHED = State(False, "None", False, 0)
+ONCE = [1] * 5
+
+
+@pytest.mark.guarantee("CLOSE-32")
+def test_outside_a_loop_the_request_is_refused_by_name() -> None:
+    rig = asyncio.run(make_rig())
+
+    with pytest.raises(RuntimeError, match="error_kind=no-running-loop"):
+        rig.request_close()
+
+    assert (rig.state, rig.calls, rig.bound) == (UNTOUCHED, [0] * 5, 0)
+    assert asyncio.run(closed(rig)) == RETURNED
+
+
+async def make_rig() -> Rig:
+    return Rig()
+
+
+def closes_elsewhere(rig: Rig) -> list[BaseException | None]:
+    """What two calls of `close()` raise on a loop of another thread, and None for one that returns."""
+    raised: list[BaseException | None] = []
+
+    async def close() -> None:
+        try:
+            await rig.close(timeout=2)
+            raised.append(None)
+        except Exception as error:
+            raised.append(error)
+
+    def run() -> None:
+        asyncio.run(close())
+        asyncio.run(close())
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    thread.join(10)
+    return raised
+
+
+@pytest.mark.guarantee("CLOSE-33")
+async def test_while_work_runs_here_no_other_loop_may_close() -> None:
+    rig = Rig()
+    may_end = asyncio.Event()
+    work = rig.run("event", may_end.wait)
+
+    refused = closes_elsewhere(rig)
+
+    after, held = rig.state, list(rig._pending_tasks)
+    may_end.set()
+    assert [getattr(error, "kind", error) for error in refused] == ["cross-loop-close"] * 2
+    assert "another event loop" in str(refused[0])
+    assert "call_soon_threadsafe" in str(refused[0])
+    assert (after, held, rig.calls) == (UNTOUCHED, [work], [0] * 5)
+    assert [await closed(rig), await closed(rig)] == [RETURNED] * 2
+
+
+@pytest.mark.guarantee("CLOSE-34")
+async def test_a_close_that_is_under_way_here_cannot_be_joined_from_another_loop() -> None:
+    rig = Rig(close_timeout=30)
+    may_end = asyncio.Event()
+    rig.run("event", may_end.wait)
+    future = rig.request_close()
+
+    refused = closes_elsewhere(rig)
+
+    after = rig.state
+    may_end.set()
+    assert [type(error) for error in refused] == [CloseError] * 2
+    assert ["error_kind=cross-loop-close" in str(error) for error in refused] == [True] * 2
+    assert after == State(True, "PENDING", True, 0)
+    await asyncio.wait({future}, timeout=2)
+    assert (rig.state, rig.calls) == (State(True, "OK", False, 1), ONCE)
+
+
+@pytest.mark.guarantee("CLOSE-35")
+async def test_an_idle_bus_may_be_closed_from_another_loop() -> None:
+    rig = Rig()
+    work = rig.run("event", make_rig)
+    await asyncio.wait({work}, timeout=2)
+    rig._pending_tasks[work] = ("event", "of-old")
+
+    assert closes_elsewhere(rig) == [None, None]
+
+    assert (rig.state, rig.calls) == (State(True, "OK", False, 1), ONCE)
+    assert await closed(rig) == RETURNED
