@@ -61,7 +61,8 @@ class Teardown(Completion):
     async def _drain(self) -> set[Future[Any]]:
         """Wait for what is in flight, in bounds; name what is overdue; return what was cancelled for it.
 
-        Keeps: CAP-12, CAP-13, CAP-14, CAP-33, CAP-35, CLOSE-13.
+        Keeps: CAP-12, CAP-13, CAP-14, CAP-33, CAP-35, CLOSE-13, DISP-04, DISP-05, DISP-06, DISP-09,
+        DISP-13.
         """
         self._outstanding_step = "running handlers"
         loop = asyncio.get_running_loop()

@@ -31,7 +31,7 @@ class Delivery:
         The mark follows the success, and nothing else; whatever else happened, the claim is given back. With
         `deduplicate` off the handler simply runs, and leaves no mark.
 
-        Keeps: CORE-14, CORE-15, CORE-16, CORE-50.
+        Keeps: CORE-14, CORE-15, CORE-16, CORE-50, DISP-11, DISP-12.
         """
         if not deduplicate:
             if await self._attempts.run(event, registration) is None:
@@ -55,7 +55,9 @@ class Delivery:
     async def _end(self, claim: Claim, succeeded: bool) -> None:
         """Mark the pair, or give it back; a store that refuses costs a second run at most.
 
-        Keeps: CORE-14, CORE-16, CORE-40.
+        It is stored whether or not the bus has closed meanwhile, even if that connects its store again.
+
+        Keeps: CORE-14, CORE-16, CORE-40, DISP-10, DISP-11.
         """
         try:
             if not succeeded:

@@ -68,7 +68,7 @@ class Dispatcher:
         `holds_slot` says that the caller has taken the slot for the first of them. It never raises: a delivery that
         cannot be started is named in the log, and the others go on.
 
-        Keeps: CAP-01, CAP-06, CAP-25, CAP-29, CAP-32, MEM-03, MEM-05.
+        Keeps: CAP-01, CAP-06, CAP-25, CAP-29, CAP-32, DISP-01, MEM-03, MEM-05.
         """
         if self._stopped:
             self._refuse(event, handlers, holds_slot)
@@ -136,7 +136,7 @@ class Dispatcher:
     def _start(self, event: Event, registration: Registration, deduplicate: bool) -> asyncio.Task[Any] | None:
         """The delivery's task; None, and one ERROR that names the delivery, if the loop makes none.
 
-        Keeps: CAP-29, MEM-05.
+        Keeps: CAP-29, DISP-01, DISP-02, MEM-05.
         """
         label = (event.event_id, registration.handler_id)
         has_factory = asyncio.get_running_loop().get_task_factory() is not None
@@ -168,7 +168,7 @@ class Dispatcher:
     def _on_done(self, task: asyncio.Task[Any]) -> None:
         """Let go of a delivery that ended, however it ended; handlers' errors are logged by then.
 
-        Keeps: CAP-03, CAP-04, CAP-08, MEM-05.
+        Keeps: CAP-03, CAP-04, CAP-08, DISP-01, DISP-03, DISP-12, MEM-05.
         """
         label = self._pending.pop(task, ("?", "?"))
         self._slots.give_back()

@@ -6,6 +6,7 @@ it waits for a slot, and so does the listener that brings it: a bus that is full
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Callable
 
@@ -40,7 +41,9 @@ class ForeignIntake:
     async def take(self, event: Event, deduplicate: bool, wildcard: bool) -> None:
         """Hand the event to wildcard handlers, or to exact ones and waiters; on a closing bus it is refused by name.
 
-        Keeps: CAP-06, CAP-28.
+        So is one whose listener is cancelled while it waits for a slot.
+
+        Keeps: CAP-06, CAP-28, DISP-07, DISP-08.
         """
         if not wildcard:
             self._waiters.resolve(event)
@@ -52,12 +55,15 @@ class ForeignIntake:
         except BusClosedError:
             self._name_refused(event, wildcard)
             return
+        except asyncio.CancelledError:
+            self._name_cut_off(event, wildcard)
+            raise
         self._dispatch(event, deduplicate, wildcard)
 
     def _dispatch(self, event: Event, deduplicate: bool, wildcard: bool) -> None:
         """Use the slot that was taken, or give it back: the wait for it may have ended in a close.
 
-        Keeps: CAP-28.
+        Keeps: CAP-28, DISP-07.
         """
         try:
             self._refuse_closed("dispatch")
@@ -77,3 +83,7 @@ class ForeignIntake:
     def _name_refused(self, event: Event, wildcard: bool) -> None:
         for each in self._handlers(event, wildcard):
             logger.warning("event %s was not handed to handler %s: the bus is closing", event.event_id, each.handler_id)
+
+    def _name_cut_off(self, event: Event, wildcard: bool) -> None:
+        for each in self._handlers(event, wildcard):
+            logger.warning("event %s was not handed to handler %s: its listener ended", event.event_id, each.handler_id)
