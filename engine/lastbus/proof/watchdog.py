@@ -1,6 +1,6 @@
 """The watchdog of tests: whether a task will ever end is told at once, not after a time-out.
 
-Keeps: WATCH-01, WATCH-02, WATCH-03, WATCH-04, WATCH-05, WATCH-06, WATCH-07, WATCH-08, WATCH-09, WATCH-10.
+Keeps: WATCH-02.
 
 An event loop that has nothing to do says so: it asks its selector to wait for ever. At that moment no handle is ready
 and no timer runs, so whoever waits on this loop can only be woken from outside: by I/O, by a thread, by a signal, or by
@@ -68,7 +68,7 @@ async def hangs(task: asyncio.Future[Any], seconds: float = BOUND_SECONDS) -> st
     for the same task, and for several tasks at once. Refuses with `UsageError` a loop that is no `QuiescenceLoop`, and
     a task of another loop.
 
-    Keeps: WATCH-01, WATCH-08, WATCH-09.
+    Keeps: WATCH-01, WATCH-08, WATCH-11.
     """
     loop = asyncio.get_running_loop()
     if not isinstance(loop, QuiescenceLoop):
@@ -94,6 +94,10 @@ class _Watch:
     _asyncio_future_blocking = False
 
     def __init__(self, task: asyncio.Future[Any], loop: QuiescenceLoop, seconds: float) -> None:
+        """Watch `task` for `seconds` from now.
+
+        Keeps: WATCH-06.
+        """
         self.task = task
         self.seconds = seconds
         self.deadline = time.monotonic() + seconds
@@ -119,11 +123,18 @@ class _Watch:
         return self._verdict
 
     def cancel(self, msg: object = None) -> bool:
+        """Cancel whoever awaits this, and nothing else.
+
+        Keeps: WATCH-08.
+        """
         self._cancelled = True
         return self.tell("")
 
     def tell(self, verdict: str) -> bool:
-        """Wake whoever awaits this, once; whether it was this call that did."""
+        """Wake whoever awaits this, once; whether it was this call that did.
+
+        Keeps: WATCH-09.
+        """
         if self._wakeup is None:
             return False
         (wakeup, context), self._wakeup = self._wakeup, None
@@ -153,6 +164,8 @@ class Quiescence(selectors.DefaultSelector):
         """From now on, what is registered, what runs and what is queued already counts as nobody who calls in.
 
         These are the loop's own pipe, and threads older than the test: those of coverage and time-outs.
+
+        Keeps: WATCH-01, WATCH-03, WATCH-04.
         """
         self._own_files = set(self.get_map())
         self._older_threads = _working_threads()
@@ -169,7 +182,10 @@ class Quiescence(selectors.DefaultSelector):
             self.watches.remove(watch)
 
     def select(self, timeout: float | None = None) -> _Events:
-        """As the base class; but a watch whose task ended, hangs or is out of time is told before the loop sleeps."""
+        """As the base class; but a watch whose task ended, hangs or is out of time is told before the loop sleeps.
+
+        Keeps: WATCH-01, WATCH-08, WATCH-09.
+        """
         if not self.watches:
             return super().select(timeout)
         suspected, self._suspected = self._suspected, False
@@ -199,7 +215,7 @@ class Quiescence(selectors.DefaultSelector):
 
         Who may call in is asked before the poll, so that whatever a thread posted before its end is seen by the poll.
 
-        Keeps: WATCH-01, WATCH-02, WATCH-03, WATCH-06.
+        Keeps: WATCH-01, WATCH-02, WATCH-03, WATCH-07.
         """
         self._busy_turns = 0
         waker = self._waker()
@@ -219,7 +235,7 @@ class Quiescence(selectors.DefaultSelector):
     def _patience(self, timeout: float | None, waker: str) -> float:
         """How long to sleep: until the loop's timer, the next deadline or the next look at a thread.
 
-        Keeps: WATCH-06.
+        Keeps: WATCH-03, WATCH-06.
         """
         now = time.monotonic()
         for watch in list(self.watches):
@@ -281,7 +297,10 @@ class QuiescenceLoop(asyncio.SelectorEventLoop):
         return super().remove_signal_handler(sig)
 
     def close(self) -> None:
-        """As the base class; thread pools are left as they were found when the last such loop closes."""
+        """As the base class; thread pools are left as they were found when the last such loop closes.
+
+        Keeps: WATCH-04.
+        """
         if not self.is_closed():
             _JOBS.uncount()
         super().close()
@@ -301,7 +320,10 @@ class _Jobs:
         self._submit: Any = None
 
     def count(self) -> None:
-        """Begin to count, unless it was done for another loop."""
+        """Begin to count, unless it was done for another loop.
+
+        Keeps: WATCH-04.
+        """
         self._loops += 1
         if self._loops > 1:
             return
@@ -318,7 +340,10 @@ class _Jobs:
         ThreadPoolExecutor.submit = counted  # type: ignore[method-assign]
 
     def uncount(self) -> None:
-        """End it, unless another loop still needs it."""
+        """End it, unless another loop still needs it.
+
+        Keeps: WATCH-04.
+        """
         self._loops -= 1
         if not self._loops:
             ThreadPoolExecutor.submit = self._submit  # type: ignore[method-assign]
@@ -338,13 +363,15 @@ def _working_threads() -> set[object]:
     frames = sys._current_frames()
     known: dict[int | None, object] = {thread.ident: thread for thread in threading.enumerate()}
     at_rest = {ident for ident, frame in frames.items() if _is_worker_at_rest(frame)}
-    return {known.get(ident, ident) for ident in known.keys() | frames.keys() if ident not in at_rest} - {
-        threading.current_thread()
-    }
+    others = (known.keys() | frames.keys()) - at_rest - {threading.get_ident()}
+    return {known.get(ident, ident) for ident in others}
 
 
 def _is_worker_at_rest(frame: FrameType) -> bool:
-    """Whether the innermost frame of a thread is the line on which a thread pool's worker waits."""
+    """Whether the innermost frame of a thread is the line on which a thread pool's worker waits.
+
+    Keeps: WATCH-04.
+    """
     code = frame.f_code
     return code.co_name == "_worker" and code.co_filename.endswith(os.path.join("concurrent", "futures", "thread.py"))
 
