@@ -1,10 +1,13 @@
-"""Eager: a task factory that begins the teardown at once, on every version of Python."""
+"""Eager: what begins the teardown at once, or has it over before the request returns, on every version of Python."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Generator
 from typing import Any
+
+from lastbus._close.state import Future, Task
+from tests.close.rig import Rig
 
 
 def eagerly(loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, None]) -> Any:
@@ -47,3 +50,19 @@ class Continued:
                 self._waits_for = self._coro.send(None) if error is None else self._coro.throw(error)
             except StopIteration:
                 return
+
+
+class SpawnsByHand(Rig):
+    """The whole teardown runs within the spawn, which hands back something that is over and no task."""
+
+    def _spawn_teardown(self, loop: asyncio.AbstractEventLoop, future: Future[None]) -> Task[None] | None:
+        coro = self._teardown_entry()
+        over: Any = loop.create_future()
+        try:
+            coro.send(None)
+        except StopIteration:
+            over.set_result(None)
+        except Exception as error:
+            over.set_exception(error)
+            over.exception()
+        return over  # type: ignore[no-any-return]

@@ -10,10 +10,9 @@ import pytest
 
 from lastbus import BusClosedError, CloseError
 from lastbus._close.selfclose import IN_DISPATCH
-from lastbus._close.state import Future, Task
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import everyone_blocked
-from tests.close.eager import at_once, eagerly
+from tests.close.eager import SpawnsByHand, at_once, eagerly
 from tests.close.rig import Outcome, Rig, State, closed, factory
 
 pytestmark = pytest.mark.usefixtures("hygiene")
@@ -158,22 +157,6 @@ async def test_a_close_ends_whenever_its_task_begins_and_whatever_is_in_flight(m
     begun = make is eagerly
     assert before == (GOOD if begun and is_idle else State(True, "PENDING", True, int(begun)))
     assert (rig.state, rig.calls) == (GOOD, ONCE)
-
-
-class SpawnsByHand(Rig):
-    """The whole teardown runs within the spawn, which hands back something that is over and no task."""
-
-    def _spawn_teardown(self, loop: asyncio.AbstractEventLoop, future: Future[None]) -> Task[None] | None:
-        coro = self._teardown_entry()
-        over: Any = loop.create_future()
-        try:
-            coro.send(None)
-        except StopIteration:
-            over.set_result(None)
-        except Exception as error:
-            over.set_exception(error)
-            over.exception()
-        return over  # type: ignore[no-any-return]
 
 
 @pytest.mark.guarantee("CLOSE-09", "CLOSE-31")

@@ -40,7 +40,10 @@ def is_task(thing: object) -> bool:
 
 
 def settle(future: Future[None], error: CloseError | None) -> None:
-    """Give `future` its outcome unless it has one; its exception counts as retrieved, however few wait for it."""
+    """Give `future` its outcome unless it has one; its exception counts as retrieved, however few wait for it.
+
+    Keeps: CLOSE-86.
+    """
     if Future.done(future):
         return
     if error is None:

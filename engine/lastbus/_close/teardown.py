@@ -24,7 +24,8 @@ class Teardown(Completion):
     async def _teardown(self) -> None:
         """Drain, stop listeners, release; whatever happens, the round is settled before the task ends.
 
-        Keeps: CLOSE-09, CLOSE-12, CLOSE-15, CLOSE-27, CLOSE-28, CLOSE-31.
+        Keeps: CLOSE-09, CLOSE-12, CLOSE-15, CLOSE-27, CLOSE-28, CLOSE-31, CLOSE-84,
+        CLOSE-89.
         """
         self._teardown_runs += 1
         field = self._close_future

@@ -1,0 +1,246 @@
+"""Records: what a bus remembers about its teardowns is true, and nothing that failed is left unread."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from lastbus.testing import everyone_blocked
+from tests.close.eager import SpawnsByHand, eagerly
+from tests.close.hygiene import collected
+from tests.close.rig import Outcome, Rig, State, closed, factory
+
+pytestmark = pytest.mark.usefixtures("hygiene")
+
+RETURNED = Outcome("returned")
+INCOMPLETE = Outcome("raised", "teardown-incomplete")
+REFUSED = Outcome("raised", "teardown-spawn-failed")
+NEVER_ENTERED = Outcome("raised", "teardown-never-entered")
+TAMPERED = "teardown-settlement-tampered"
+ONCE = [1] * 5
+NEVER = [0] * 5
+
+
+async def other() -> None:
+    await asyncio.sleep(0)
+
+
+def lazily(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+    return asyncio.Task(coro, loop=loop)
+
+
+def and_raises(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+    lazily(loop, coro)
+    raise OSError("too late")
+
+
+def something_else(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+    return asyncio.Task(other(), loop=loop)
+
+
+def nothing(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+    raise OSError("no task today")
+
+
+def break_step(rig: Rig, error: BaseException | None) -> None:
+    """Let the middle step of the next teardowns raise `error`; None mends it."""
+
+    def broken() -> list[asyncio.Task[Any]]:
+        if error is not None:
+            raise error
+        return []
+
+    rig._running_listeners = broken  # type: ignore[method-assign]
+
+
+@pytest.mark.guarantee("CLOSE-84")
+async def test_kind_and_error_of_the_last_teardown_are_recorded_together() -> None:
+    rig = Rig(close_timeout=30)
+    pairs = []
+    boom = ValueError("boom")
+
+    break_step(rig, boom)
+    outcomes = [await closed(rig)]
+    await everyone_blocked()
+    pairs.append((rig._teardown_error_kind, rig._teardown_task_error))
+    work = rig.run("event", asyncio.Event().wait)
+    closing = asyncio.ensure_future(closed(rig))
+    await everyone_blocked()
+    assert rig._teardown_task is not None
+    rig._teardown_task.cancel()
+    outcomes.append(await closing)
+    await everyone_blocked()
+    pairs.append((rig._teardown_error_kind, rig._teardown_task_error))
+    work.cancel()
+    break_step(rig, None)
+    outcomes.append(await closed(rig))
+    await everyone_blocked()
+    pairs.append((rig._teardown_error_kind, rig._teardown_task_error))
+
+    assert outcomes == [INCOMPLETE, INCOMPLETE, RETURNED]
+    assert pairs == [("ValueError", boom), ("cancelled", None), (None, None)]
+    assert (rig.state, rig.calls) == (State(True, "OK", False, 3), ONCE)
+
+
+async def test_the_error_of_a_teardowns_task_is_always_read(hygiene: list[str]) -> None:
+    outcomes = set()
+    for make in (lazily, and_raises, eagerly):
+        for _ in range(14):
+            rig = Rig()
+            break_step(rig, RuntimeError("boom-step"))
+            with factory(make):
+                outcomes.add(await closed(rig))
+                outcomes.add(await closed(rig))
+            outcomes.add(Outcome(str(rig._teardown_error_kind)))
+            assert rig.state == State(True, "None", False, 2)
+    del rig
+
+    assert outcomes == {INCOMPLETE, Outcome("RuntimeError")}
+    assert collected(hygiene) == []
+
+
+@pytest.mark.guarantee("CLOSE-86")
+@pytest.mark.parametrize("kind", [Rig, SpawnsByHand])
+async def test_the_error_of_a_close_that_nobody_waits_for_is_read(kind: type[Rig], hygiene: list[str]) -> None:
+    rig = kind()
+    break_step(rig, RuntimeError("boom-step"))
+
+    rig.request_close()
+    await everyone_blocked()
+
+    failed = rig.state
+    break_step(rig, None)
+    rig._teardown_task_error = None
+
+    assert failed == State(True, "None", False, 1)
+    assert collected(hygiene) == []
+    assert await closed(rig) == RETURNED
+
+
+def settles_it_itself(rig: Rig, made: list[asyncio.Task[None]]) -> Any:
+    """A factory that settles the credential in the teardown's place, and runs something else."""
+
+    def make(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+        assert rig._close_future is not None
+        rig._close_future.set_result(None)
+        made.append(asyncio.Task(other(), loop=loop))
+        return made[-1]
+
+    return make
+
+
+def told(caplog: pytest.LogCaptureFixture) -> list[str]:
+    return [each.levelname for each in caplog.records if TAMPERED in each.getMessage()]
+
+
+async def test_a_close_that_somebody_else_settled_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+    rig = Rig()
+    made: list[asyncio.Task[None]] = []
+
+    with factory(settles_it_itself(rig, made)):
+        future = rig.request_close()
+        accepted = rig.state
+        outcomes = [await closed(rig), await closed(rig)]
+    await asyncio.wait(made, timeout=2)
+    await everyone_blocked()
+
+    assert future.done()
+    assert accepted == State(True, "OK", True, 0)
+    assert outcomes == [RETURNED] * 2
+    assert (rig.state, rig.calls) == (State(True, "OK", False, 0), NEVER)
+    assert told(caplog) == ["WARNING"]
+    assert rig._teardown_error_kind == TAMPERED
+
+
+@pytest.mark.parametrize("make", [lazily, and_raises, eagerly, something_else])
+async def test_an_honest_round_is_not_taken_for_one_that_somebody_else_settled(
+    make: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    rig = Rig()
+
+    with factory(make):
+        outcomes = [await closed(rig), await closed(rig)]
+    await everyone_blocked()
+
+    assert outcomes == [NEVER_ENTERED if make is something_else else RETURNED] * 2
+    assert told(caplog) == []
+    assert rig._teardown_error_kind is None
+
+
+async def test_nothing_that_is_forged_on_the_bus_keeps_that_from_being_told(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig = Rig()
+    made: list[asyncio.Task[None]] = []
+    settle = settles_it_itself(rig, made)
+
+    def make(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+        task = settle(loop, coro)
+        rig._teardown_error_kind, rig._teardown_task_error = TAMPERED, None
+        rig._outstanding_step = "nothing"
+        rig.tampered = rig.judged = rig.first = True  # type: ignore[attr-defined]
+        task.tampered = task.judged = task.first = True
+        return task
+
+    with factory(make):
+        outcomes = [await closed(rig), await closed(rig)]
+    await asyncio.wait(made, timeout=2)
+    await everyone_blocked()
+
+    assert outcomes == [RETURNED] * 2
+    assert told(caplog) == ["WARNING"]
+    assert (rig._teardown_error_kind, rig.state.runs) == (TAMPERED, 0)
+
+
+@pytest.mark.guarantee("CLOSE-89")
+async def test_only_teardowns_that_have_begun_are_counted() -> None:
+    rig = Rig()
+    seen = []
+
+    for make in (nothing, something_else):
+        with factory(make):
+            seen.append((await closed(rig), rig.state.runs))
+    rig.components["pubsub"].error = asyncio.CancelledError()
+    future = rig.request_close()
+    accepted = rig.state
+    await asyncio.wait({future}, timeout=2)
+    seen.append((Outcome("waited"), rig.state.runs))
+    rig.components["pubsub"].error = None
+    seen += [(await closed(rig), rig.state.runs), (await closed(rig), rig.state.runs)]
+
+    assert accepted == State(True, "PENDING", True, 0)
+    assert seen == [(REFUSED, 0), (NEVER_ENTERED, 0), (Outcome("waited"), 1), (RETURNED, 2), (RETURNED, 2)]
+    assert (rig.state, rig.calls) == (State(True, "OK", False, 2), [2, 1, 1, 1, 1])
+
+
+@pytest.mark.guarantee("CLOSE-90")
+@pytest.mark.parametrize("slot", ["_teardown_entry_task", "_teardown_task"])
+@pytest.mark.parametrize("is_finished", [False, True], ids=["running", "finished"])
+async def test_a_stranger_in_a_slot_of_the_bus_is_never_taken_for_the_teardown(slot: str, is_finished: bool) -> None:
+    rig, may_end = Rig(), asyncio.Event()
+    stranger = asyncio.ensure_future(may_end.wait())
+    if is_finished:
+        may_end.set()
+        await stranger
+
+    def plant(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+        setattr(rig, slot, stranger)
+        raise OSError("no task today")
+
+    def plant_and_raise(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+        lazily(loop, coro)
+        return plant(loop, coro)
+
+    with factory(plant):
+        refused = await closed(rig)
+        untouched = rig.state
+    with factory(plant_and_raise):
+        outcomes = [await closed(rig), await closed(rig)]
+    may_end.set()
+    await stranger
+
+    assert (refused, untouched) == (REFUSED, State(False, "None", False, 0))
+    assert outcomes == [RETURNED] * 2
+    assert (rig.state, rig.calls) == (State(True, "OK", False, 1), ONCE)
