@@ -10,7 +10,9 @@ from sqlalchemy import event, text
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
 from lastbus import Event
+from lastbus._backends.sqlalchemy.bites import bite
 from lastbus._backends.sqlalchemy.database import Database
+from lastbus._backends.sqlalchemy.tables import events
 from lastbus.sqlalchemy import (
     SqlalchemyEventBus,
     SqlalchemyEventProcessingTracker,
@@ -96,3 +98,19 @@ async def test_no_frequent_question_reads_a_whole_table(crowded: AsyncEngine) ->
 
     assert all(answered.values())
     assert [name for name, found in answered.items() if any("Seq Scan" in plan for plan in found)] == ["by payload"]
+
+
+@pytest.mark.guarantee("SQL-09")
+async def test_a_bite_is_no_larger_when_the_planner_joins_by_nested_loops(postgres_url: str) -> None:
+    planner = ("enable_hashagg", "enable_hashjoin", "enable_mergejoin", "enable_material", "enable_sort")
+    over = events.c.expires_at <= 1.0
+    async with opened(create_async_engine(postgres_url)) as engine:
+        await SqlalchemyEventBus(engine).ensure_tables()
+        async with engine.begin() as connection:
+            await connection.execute(text(f"INSERT INTO events SELECT 'e' || n, 't', n, '', 0 {ROWS}"))
+            for setting in planner:
+                await connection.execute(text(f"SET LOCAL {setting} = off"))
+
+            eaten = await connection.execute(bite(events, over, 100, events.c.expires_at))
+
+    assert eaten.rowcount == 100

@@ -285,9 +285,9 @@ async def test_every_table_is_swept(backend: SqlBackend, clock: ManualClock) -> 
 async def test_a_sweep_that_fails_does_not_fail_the_write(
     backend: SqlBackend, clock: ManualClock, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    storage = backend.event_storage(clock)
     impossible = text("DELETE FROM nowhere")
-    monkeypatch.setattr("lastbus._backends.sqlalchemy.expiry._bite", lambda table: impossible)
+    monkeypatch.setattr("lastbus._backends.sqlalchemy.expiry.bite", lambda *arguments: impossible)
+    storage = backend.event_storage(clock)
 
     assert await storage.store_event(Event("tick", event_id="e")) == "e"
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 from typing import Final
 
-from sqlalchemy import Delete, Table, bindparam, delete, select, tuple_
+from sqlalchemy import Table, bindparam
 
+from lastbus._backends.sqlalchemy.bites import bite
 from lastbus._backends.sqlalchemy.database import Database
 from lastbus._clock import Clock
 from lastbus._errors import EventStorageError
@@ -26,6 +27,8 @@ class Expiry:
     def __init__(self, database: Database, table: Table, clock: Clock, *, grace_seconds: float = 0.0) -> None:
         self._database: Final = database
         self._table: Final = table
+        over = table.c.expires_at <= bindparam("before")
+        self._bite: Final = bite(table, over, BITE_ROWS, table.c.expires_at)
         self._clock: Final = clock
         self._grace_seconds: Final = grace_seconds
         self._due_at = 0.0
@@ -41,17 +44,9 @@ class Expiry:
         self._due_at = now + BITE_SECONDS
         before = now - self._grace_seconds
         try:
-            eaten = await self._database.change("delete_expired", _bite(self._table), {"before": before})
+            eaten = await self._database.change("delete_expired", self._bite, {"before": before})
         except EventStorageError as error:
             logger.warning("expired rows of %s stay for now: %s", self._table.name, error)
             return
         if eaten == BITE_ROWS:
             self._due_at = now
-
-
-def _bite(table: Table) -> Delete:
-    # A row that somebody is renewing right now is locked: it is passed over, and not expired once it is let go.
-    key = list(table.primary_key)
-    over = table.c.expires_at <= bindparam("before")
-    rows = select(*key).where(over).order_by(table.c.expires_at).limit(BITE_ROWS).with_for_update(skip_locked=True)
-    return delete(table).where(tuple_(*key).in_(rows), over)

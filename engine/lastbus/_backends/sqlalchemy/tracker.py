@@ -6,10 +6,11 @@ import json
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, TypeAlias
 
-from sqlalchemy import URL, Table, and_, bindparam, delete, func, insert, or_, select, tuple_, update
+from sqlalchemy import URL, Table, and_, bindparam, delete, func, insert, or_, select, update
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.sql.dml import ReturningDelete
 
+from lastbus._backends.sqlalchemy.bites import bite
 from lastbus._backends.sqlalchemy.database import COUNTED, Database
 from lastbus._backends.sqlalchemy.dialects import Insert, upsert
 from lastbus._backends.sqlalchemy.expiry import Expiry
@@ -241,6 +242,4 @@ def _finish(dialect: str, mark: Insert) -> Callable[[Database, _Row, _Row], Awai
 
 def _delete_before(table: Table, column: str) -> ReturningDelete[tuple[str]]:
     before = table.c[column] < bindparam("before")
-    key = list(table.primary_key)
-    rows = select(*key).where(before).limit(CLEANUP_ROWS).with_for_update(skip_locked=True)
-    return delete(table).where(tuple_(*key).in_(rows), before).returning(table.c.event_id)
+    return bite(table, before, CLEANUP_ROWS, table.c[column]).returning(table.c.event_id)
