@@ -122,6 +122,63 @@ def test_a_mutation_that_claims_a_frozen_body_is_anchored_in_it(icy):
     assert faults[0].startswith("mutations/sum/outside.json: its anchor is not inside a frozen body")
 
 
+@pytest.mark.guarantee("FRZ-05")
+def test_the_mutations_inside_a_frozen_body_are_listed(icy):
+    inside = icy.mutate("inside")
+    outside = icy.mutate("outside", old="count >= LIMIT", new="False")
+    elsewhere = icy.mutate("elsewhere", file="src/other.py")
+
+    listed = frozen.anchored(icy.project, frozen.load(icy.project), [inside, outside, elsewhere])
+
+    assert listed == {"src/shop.py::add": ["inside"]}
+
+
+@pytest.mark.guarantee("FRZ-07")
+def test_deciding_one_body_leaves_the_others_alone(icy):
+    (add,) = frozen.load(icy.project)
+    full = frozen.decide(icy.project, [add], "src/shop.py::full", "limits")
+    icy.write("src/shop.py", (icy.root / "src/shop.py").read_text().replace("one + two", "two + one"))
+    icy.write("src/shop.py", (icy.root / "src/shop.py").read_text().replace(">= LIMIT", "== LIMIT"))
+
+    changed = frozen.decide(icy.project, [add, full], "full", " new limits ")
+
+    assert frozen.load(icy.project) == [add, changed]
+    assert changed.why == "new limits"
+    assert changed.numbers != full.numbers
+
+
+@pytest.mark.guarantee("FRZ-07")
+@pytest.mark.parametrize(
+    ("name", "why", "fault"),
+    [
+        ("add", " ", "say it with --why"),
+        ("full", "because", "full is not frozen; these are: src/shop.py::add"),
+        ("src/shop.py::none", "because", "there is no function none"),
+        ("src/gone.py::add", "because", "there is no function add"),
+    ],
+    ids=["no-reason", "unknown", "no-function", "no-file"],
+)
+def test_what_cannot_be_decided_is_refused_and_changes_nothing(icy, name, why, fault):
+    before = frozen.load(icy.project)
+
+    with pytest.raises(UsageError, match=fault):
+        frozen.decide(icy.project, before, name, why)
+
+    assert frozen.load(icy.project) == before
+
+
+@pytest.mark.guarantee("FRZ-07")
+def test_a_name_that_means_several_bodies_is_refused(icy):
+    icy.write("src/other.py", "def add():\n    return 0\n")
+    frozen.decide(icy.project, frozen.load(icy.project), "src/other.py::add", "zero")
+    entries = frozen.load(icy.project)
+
+    with pytest.raises(UsageError, match="in several files"):
+        frozen.find(entries, "add")
+
+    assert frozen.find(entries, "src/other.py::add").why == "zero"
+
+
 @pytest.mark.guarantee("FRZ-03")
 def test_revisions_are_identical_only_if_all_of_them_are():
     one, two = Numbers(1, 1, "a"), Numbers(1, 1, "b")
@@ -142,6 +199,7 @@ def test_history_reads_revisions_and_the_work_tree(icy):
     assert found["HEAD"] == frozen.load(icy.project)[0].numbers
     assert found["nowhere"] is None
     assert found["work tree"] == frozen.numbers("def add():\n    return 0\n")
+    assert len(frozen.commits(icy.project, frozen.load(icy.project)[0])) == 1
 
 
 def test_without_a_file_nothing_is_frozen(tmp_path):

@@ -14,15 +14,17 @@ import hashlib
 import json
 import subprocess
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from lastbus.proof.citations import definitions
 from lastbus.proof.config import Project
 from lastbus.proof.errors import UsageError
-from lastbus.proof.mutation import Mutation
+from lastbus.proof.mutation import Edit, Mutation
 
 FILE: Final = "frozen.json"
+WORK_TREE: Final = "work tree"
+COMMITS_MAX: Final = 10
 
 
 @dataclass(frozen=True)
@@ -45,6 +47,11 @@ class Entry:
     name: str
     numbers: Numbers
     why: str
+
+    @property
+    def id(self) -> str:
+        """Its name in full, as `decide` takes it: `path/to/file.py::Class.method`."""
+        return f"{self.file}::{self.name}"
 
 
 def body(text: str, name: str) -> str:
@@ -103,7 +110,7 @@ def check(project: Project, entries: Sequence[Entry]) -> list[str]:
     """
     changed = []
     for entry in entries:
-        now = numbers(body(project.read(entry.file), entry.name))
+        now = numbers(_body_of(project, entry))
         if now != entry.numbers:
             changed.append(
                 f"{entry.file}: {entry.name} is frozen ({entry.why}) but changed: it was {entry.numbers}, it is {now};"
@@ -112,15 +119,59 @@ def check(project: Project, entries: Sequence[Entry]) -> list[str]:
     return changed
 
 
+def _text(project: Project, file: str) -> str:
+    """A file of the work tree; one that is gone has no text, hence no function."""
+    return project.read(file) if (project.root / file).is_file() else ""
+
+
+def _body_of(project: Project, entry: Entry) -> str:
+    return body(_text(project, entry.file), entry.name)
+
+
+def find(entries: Sequence[Entry], name: str) -> Entry:
+    """The entry that `name` means, in full or without its file; `UsageError` if it is none or several.
+
+    Keeps: FRZ-07.
+    """
+    found = [one for one in entries if name in (one.id, one.name)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise UsageError(f"{name} is frozen in several files; say which: {', '.join(one.id for one in found)}")
+    raise UsageError(f"{name} is not frozen; these are: {', '.join(one.id for one in entries) or 'none'}")
+
+
+def decide(project: Project, entries: Sequence[Entry], name: str, why: str) -> Entry:
+    """Freeze one body as it is today, because of `why`, and leave every other entry alone.
+
+    `name` means an entry, or a body that is new here: `path/to/file.py::Class.method`. `UsageError` if it means
+    neither, and without a reason.
+
+    Keeps: FRZ-07.
+    """
+    if not why.strip():
+        raise UsageError("a body is frozen for a reason: say it with --why")
+    file, is_full, function = name.partition("::")
+    known = [one for one in entries if one.id == name]
+    old = Entry(file, function, Numbers(0, 0, ""), "") if is_full and not known else find(entries, name)
+    now = replace(old, numbers=numbers(_body_of(project, old)), why=why.strip())
+    _write(project, [*(now if one is old else one for one in entries), *([] if old in entries else [now])])
+    return now
+
+
 def update(project: Project, entries: Sequence[Entry]) -> list[Entry]:
     """Write the numbers of today into the project's file and return the entries that hold them."""
-    now = [Entry(one.file, one.name, numbers(body(project.read(one.file), one.name)), one.why) for one in entries]
-    rows = [{"file": one.file, "name": one.name, **vars(one.numbers), "why": one.why} for one in now]
+    now = [replace(one, numbers=numbers(_body_of(project, one))) for one in entries]
+    _write(project, now)
+    return now
+
+
+def _write(project: Project, entries: Sequence[Entry]) -> None:
+    rows = [{"file": one.file, "name": one.name, **vars(one.numbers), "why": one.why} for one in entries]
     text = json.dumps(rows, indent=2, ensure_ascii=False)
     path = project.root / project.mutations / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(text + "\n", encoding="utf-8")
-    return now
 
 
 def history(project: Project, entry: Entry, revisions: Sequence[str]) -> dict[str, Numbers | None]:
@@ -137,8 +188,23 @@ def history(project: Project, entry: Entry, revisions: Sequence[str]) -> dict[st
             check=False,
         )
         found[revision] = _numbers_or_none(show.stdout.decode("utf-8"), entry.name) if not show.returncode else None
-    found["work tree"] = _numbers_or_none(project.read(entry.file), entry.name)
+    found[WORK_TREE] = _numbers_or_none(_text(project, entry.file), entry.name)
     return found
+
+
+def commits(project: Project, entry: Entry) -> list[str]:
+    """The last commits that touched the file of a body, newest first; none outside version control.
+
+    Keeps: FRZ-03.
+    """
+    log = subprocess.run(
+        ["git", "log", f"--max-count={COMMITS_MAX}", "--format=%h", "--", entry.file],
+        cwd=project.root,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    return log.stdout.split()
 
 
 def _numbers_or_none(text: str, name: str) -> Numbers | None:
@@ -156,15 +222,35 @@ def identical(found: Sequence[Numbers | None]) -> bool:
     return None not in found and len(set(found)) == 1
 
 
+def anchored(project: Project, entries: Sequence[Entry], mutations: Sequence[Mutation]) -> dict[str, list[str]]:
+    """For each frozen body, by its full name, the mutations that are anchored in it: they will not need it anew.
+
+    Keeps: FRZ-05.
+    """
+    slices = {one: _body_of(project, one) for one in entries}
+    return {
+        one.id: [each.id for each in mutations if any(_is_inside(edit, {one: slices[one]}) for edit in each.edits)]
+        for one in entries
+    }
+
+
 def displaced(project: Project, entries: Sequence[Entry], mutations: Sequence[Mutation]) -> Iterator[str]:
     """Mutations that claim to sit in a frozen body (`frozen:` in their summary) and whose anchor does not.
 
     Keeps: FRZ-05.
     """
-    bodies = {(entry.file, entry.name): body(project.read(entry.file), entry.name) for entry in entries}
+    slices = {one: _body_of(project, one) for one in entries}
     for mutation in mutations:
         claimed = mutation.summary.startswith("frozen:")
         for edit in mutation.edits:
-            inside = any(file == edit.file and edit.old in slice_ for (file, _), slice_ in bodies.items())
+            inside = _is_inside(edit, slices)
             if claimed and not inside:
                 yield f"{mutation.source}: its anchor is not inside a frozen body of {edit.file}: anchor it anew"
+
+
+def _is_inside(edit: Edit, slices: dict[Entry, str]) -> bool:
+    """Whether the text to replace stands in one of `slices`; it stands in its file only once.
+
+    Keeps: FRZ-05.
+    """
+    return any(one.file == edit.file and edit.old in slice_ for one, slice_ in slices.items())
