@@ -18,6 +18,7 @@ from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 from lastbus._close.closer import Closer
+from lastbus.proof.watchdog import QuiescenceLoop, hangs
 
 Task, Future = asyncio.Task, asyncio.Future
 Loop = asyncio.AbstractEventLoop
@@ -25,9 +26,6 @@ SLOTS = ("pubsub", "redis", "event_storage", "subscription_storage", "processing
 
 LIMIT = 0.05
 """Seconds that a bus on the stage grants its handlers."""
-
-PATIENCE = 2.0
-"""Seconds after which something that should have ended counts as hanging."""
 
 NONE, ALL, TWICE = [0] * 5, [1] * 5, [1, 1, 2, 2, 2]
 TAMPERED = "teardown-settlement-tampered"
@@ -121,25 +119,14 @@ def by_hand(coro: Coroutine[Any, Any, None]) -> None:
     raise AssertionError("it waited")
 
 
-async def ended(task: Future[Any], seconds: float = PATIENCE) -> bool:
-    """Whether `task` ends in time. It is observed only; no attribute of the loop but its timer is used."""
-    seen: Future[None] = Future()
-
-    def see(*_: object) -> None:
-        if not Future.done(seen):
-            Future.set_result(seen, None)
-
-    Future.add_done_callback(task, see)
-    timer = asyncio.get_running_loop().call_later(seconds, see)
-    await seen
-    timer.cancel()
-    Future.remove_done_callback(task, see)
-    return Future.done(task)
+async def ended(task: Future[Any]) -> bool:
+    """Whether `task` ends. It is observed only, and nothing that hangs on the loop instance is used."""
+    return not await hangs(task)
 
 
-async def outcome(task: Task[Any], hangs: bool = False) -> str:
-    """How a call of `close()` ended: "returned", the kind of its error, or "HANG" (as `hangs` says that it will)."""
-    if not await ended(task, LIMIT * 2 if hangs else PATIENCE):
+async def outcome(task: Task[Any]) -> str:
+    """How a call of `close()` ended: "returned", the kind of its error, or "HANG"."""
+    if not await ended(task):
         return "HANG"
     if task.cancelled():
         return "cancelled"
@@ -192,7 +179,8 @@ class House:
 
     def complain(self, _: Loop, context: dict[str, Any]) -> None:
         """The loop's exception handler."""
-        self.residue.append(f"{context.get('message')}: {context.get('exception')!r}")
+        error = context.get("exception")
+        self.residue.append(f"{type(error).__name__} in the loop" if error else str(context.get("message")))
 
 
 class _Ear(logging.Handler):
@@ -230,7 +218,7 @@ def house() -> Iterator[House]:
 def run(act: Callable[[Loop, House], Coroutine[Any, Any, Any]]) -> tuple[Any, House]:
     """Run `act` on a loop of its own; its value, and what was left once that loop is closed."""
     with house() as found:
-        loop = asyncio.new_event_loop()
+        loop = QuiescenceLoop()
         loop.set_exception_handler(found.complain)
         try:
             value = loop.run_until_complete(act(loop, found))
@@ -251,17 +239,17 @@ def play(row: Row) -> Played:
         await ended(bus.finished)
         if row.in_flight:
             bus.dispatch()
-        hangs = "HANG" in (row.played.first, row.played.second)
+            await asyncio.sleep(0)
         closing = Task(bus.close())
         if row.make is not None:
             make = row.make
             loop.set_task_factory(lambda loop, coro, **_: make(bus, loop, coro))
         if row.prepare is not None:
             row.prepare(bus, loop)
-        first = await outcome(closing, hangs)
+        first = await outcome(closing)
         state, calls = bus.state, list(bus.calls)
         again = Task(bus.close())
-        second = await outcome(again, hangs)
+        second = await outcome(again)
         await turns()
         signals = sum(TAMPERED in each for each in found.signals)
         calls_after, record, touched = list(bus.calls), bus._teardown_error_kind, tuple(bus.touched)
@@ -283,10 +271,10 @@ async def _clear(bus: Bus, loop: Loop, closings: list[Task[Any]], found: House) 
         vars(loop).pop(name, None)
     bus.curtain.set()
     await turns()
-    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task()]
+    left = [task for task in asyncio.all_tasks() if task is not asyncio.current_task() and not Task.done(task)]
     for task in left:
         Task.cancel(task)
-    found.residue += [f"left running: {task!r}" for task in left if task not in closings]
+    found.residue += [f"left running: {task.get_coro().__qualname__}" for task in left if task not in closings]
     await turns(3)
     for task in closings:
         if task.done() and not task.cancelled():

@@ -100,11 +100,17 @@ def _mirror(future: Future[None], decoys: list[Any]) -> None:
             logger.debug("something that is no future stood where the close's future belongs", exc_info=True)
 
 
+def _cause(future: Future[None]) -> BaseException | None:
+    """What broke a teardown that no task of ours ran, as far as its future knows."""
+    error = Future.exception(future)
+    return None if error is None else error.__cause__
+
+
 def _record(bus: CloseState, task: Task[Any] | None, future: Future[None], tampered: bool) -> None:
     if task is not None and Task.cancelled(task):
         bus._teardown_error_kind, bus._teardown_task_error = "cancelled", None
     else:
-        error = Future.exception(future) if task is None else Task.exception(task)
+        error = _cause(future) if task is None else Task.exception(task)
         bus._teardown_error_kind = None if error is None else type(error).__name__
         bus._teardown_task_error = error
     if tampered:
