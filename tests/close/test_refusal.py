@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import threading
+from typing import Any
 
 import pytest
 
-from lastbus import CloseError
+from lastbus import CloseError, Event
+from lastbus.memory import InMemoryEventBus
+from lastbus.testing import everyone_blocked
 from tests.close.rig import Outcome, Rig, State, closed
 
 pytestmark = pytest.mark.usefixtures("hygiene")
@@ -99,3 +102,51 @@ async def test_an_idle_bus_may_be_closed_from_another_loop() -> None:
 
     assert (rig.state, rig.calls) == (State(True, "OK", False, 1), ONCE)
     assert await closed(rig) == RETURNED
+
+
+@pytest.mark.guarantee("CLOSE-35")
+@pytest.mark.parametrize("on_overdue", ["release", "cancel"])
+def test_what_a_closed_loop_has_left_behind_is_named_and_holds_nobody_up(
+    on_overdue: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    gone, here = asyncio.new_event_loop(), asyncio.new_event_loop()
+    rig = Rig(close_timeout=30, on_overdue=on_overdue)
+    left: asyncio.Future[None] = gone.create_future()
+    rig._pending_tasks[left] = ("event-1", "handler-1")
+    gone.close()
+
+    async def close_twice() -> list[Outcome]:
+        return [await closed(rig), await closed(rig)]
+
+    try:
+        outcomes = here.run_until_complete(close_twice())
+    finally:
+        here.close()
+
+    assert outcomes == [RETURNED] * 2
+    [message] = [each.getMessage() for each in caplog.records]
+    assert ("event-1" in message, "handler-1" in message) == (True, True)
+    assert (rig.state, rig.calls, left.done()) == (State(True, "OK", False, 1), ONCE, False)
+
+
+def test_a_bus_whose_loop_ended_without_a_close_can_be_closed_on_the_next(caplog: pytest.LogCaptureFixture) -> None:
+    bus = InMemoryEventBus(max_pending_callbacks=1, close_timeout=30)
+    held: list[asyncio.Task[Any] | None] = []
+
+    async def handler(event: Event) -> None:
+        held.append(asyncio.current_task())
+        await asyncio.Event().wait()
+
+    async def leave_without_closing() -> list[str]:
+        ids = [await bus.register_handler("job", handler) for _ in range(3)]
+        await bus.publish("job", prevent_duplicate_consumption=False)
+        await everyone_blocked()
+        return ids
+
+    ids = asyncio.run(leave_without_closing())
+    asyncio.run(bus.close(timeout=2))
+
+    told = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+    assert [any(handler_id in text for text in told) for handler_id in ids] == [False, True, True]
+    for task in held:
+        task._log_destroy_pending = False  # type: ignore[union-attr]

@@ -60,12 +60,14 @@ class Acceptance(CloseState):
         return field
 
     def _refuse_other_loop(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Refuse while anything runs or waits on another loop; who waits on a loop that is gone is past helping.
+        """Refuse while anything runs or waits on another loop; what was left on a loop that is gone is past helping.
 
         Keeps: CAP-36, CLOSE-33, CLOSE-35.
         """
-        waiting = [each for each in self._waiting() if not each.get_loop().is_closed()]
+        waiting = self._waiting()
         for future in (*self._in_flight(), *waiting):
+            if future.get_loop().is_closed():
+                continue
             if future.get_loop() is not loop:
                 raise CloseError("cross-loop-close", _ELSEWHERE)
 

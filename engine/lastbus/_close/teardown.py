@@ -62,15 +62,20 @@ class Teardown(Completion):
     async def _drain(self) -> set[Future[Any]]:
         """Wait for what is in flight, in bounds; name what is overdue; return what was cancelled for it.
 
-        Keeps: CAP-12, CAP-13, CAP-14, CAP-33, CAP-35, CLOSE-13, DISP-04, DISP-05, DISP-06, DISP-09,
+        What a loop that is closed has left behind is named and not waited for.
+
+        Keeps: CAP-12, CAP-13, CAP-14, CAP-33, CAP-35, CLOSE-13, CLOSE-35, DISP-04, DISP-05, DISP-06, DISP-09,
         DISP-13.
         """
         self._outstanding_step = "running handlers"
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limit()
+        stranded = {each for each in self._in_flight() if each.get_loop().is_closed()}
         late: set[Future[Any]] = set()
-        while not late and (own := self._in_flight()):
+        while not late and (own := set(self._in_flight()) - stranded):
             _, late = await asyncio.wait(own, timeout=max(0.0, deadline - loop.time()))
+        if stranded and not late:
+            self._name_stranded()
         if not late:
             return set()
         verb = "cancelled" if self._on_overdue == "cancel" else "left to finish and recorded"
@@ -79,6 +84,10 @@ class Teardown(Completion):
                 "close: event %s in handler %s is not done after %g s; %s", event_id, handler_id, self._limit(), verb
             )
         return self._cancel_overdue(late) if self._on_overdue == "cancel" else set()
+
+    def _name_stranded(self) -> None:
+        for label in self._name_overdue():
+            logger.warning("close: event %s in handler %s was left behind by an event loop that is closed", *label)
 
     def _cancel_overdue(self, late: set[Future[Any]]) -> set[Future[Any]]:
         for task in late:
