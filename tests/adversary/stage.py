@@ -102,7 +102,7 @@ def _credential(held: Any) -> str | None:
     if Future.cancelled(held):
         return "CANCELLED"
     error = Future.exception(held)
-    return "OK" if error is None else getattr(error, "kind", type(error).__name__)
+    return "OK" if error is None else kind_of(error)
 
 
 async def other() -> None:
@@ -125,13 +125,21 @@ async def ended(task: Future[Any]) -> bool:
 
 
 async def outcome(task: Task[Any]) -> str:
-    """How a call of `close()` ended: "returned", the kind of its error, or "HANG"."""
+    """How a call of `close()` ended: "returned", the kind of its error and of that error's cause, or "HANG"."""
     if not await ended(task):
         return "HANG"
     if task.cancelled():
         return "cancelled"
     error = task.exception()
-    return "returned" if error is None else getattr(error, "kind", repr(error))
+    if error is None:
+        return "returned"
+    cause = error.__cause__
+    return f"{kind_of(error)} from {kind_of(cause)}" if cause is not None else kind_of(error)
+
+
+def kind_of(error: BaseException) -> str:
+    """The kind of a close error, or the name of another one."""
+    return getattr(error, "kind", type(error).__name__)
 
 
 async def turns(count: int = 10) -> None:
@@ -166,8 +174,13 @@ class Row:
 
 RETURNED = Played("returned", "returned", State(True, "OK", False, 1), ALL, ALL)
 NEVER = Played("teardown-never-entered", "teardown-never-entered", State(True, None, False, 0), NONE, NONE)
-REFUSED = Played("teardown-spawn-failed", "teardown-spawn-failed", State(False, None, False, 0), NONE, NONE)
 UNBOUNDED = Played("HANG", "HANG", State(True, "PENDING", True, 0), NONE, NONE)
+
+
+def refused(cause: str) -> Played:
+    """Both closes are refused for this reason, and nothing has happened."""
+    refusal = f"teardown-spawn-failed from {cause}"
+    return Played(refusal, refusal, State(False, None, False, 0), NONE, NONE)
 
 
 @dataclass

@@ -124,7 +124,7 @@ def hangs_at(place: int) -> Played:
 def cancelled_at(place: int, first: list[int], after: list[int]) -> Played:
     """The first close is incomplete, the second one releases everything that is still in place."""
     return Played(
-        "teardown-incomplete",
+        "teardown-incomplete from CancelledError",
         "returned",
         State(True, None, False, 1),
         first,

@@ -15,7 +15,6 @@ import pytest
 from tests.adversary.stage import (
     NEVER,
     NONE,
-    REFUSED,
     RETURNED,
     TAMPERED,
     UNBOUNDED,
@@ -27,6 +26,7 @@ from tests.adversary.stage import (
     by_hand,
     other,
     play,
+    refused,
 )
 
 Coro = Coroutine[Any, Any, None]
@@ -38,6 +38,7 @@ WRITES_A_COPY = pytest.mark.skipif(
     sys.version_info >= (3, 13), reason="a write to another frame's locals takes effect from Python 3.13 on"
 )
 NEVER_AWAITED = "coroutine 'Adoption._teardown_entry' was never awaited"
+NO_TASK = "OSError"
 SECOND_DRIVER = RETURNED._replace(record="RuntimeError")
 """The engine sees no task, makes one, and that one comes too late: the close succeeds, the record says so."""
 
@@ -120,6 +121,18 @@ def another_coroutine(bus: Bus, loop: Loop, coro: Coro) -> Any:
 def cancelled_at_once(bus: Bus, loop: Loop, coro: Coro) -> Any:
     task = Task(coro, loop=loop)
     task.cancel()
+    return task
+
+
+def on_another_loop(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    return Task(coro, loop=bus.elsewhere)
+
+
+def on_a_loop_that_is_closed(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    gone = asyncio.new_event_loop()
+    task = Task(coro, loop=gone)
+    task._log_destroy_pending = False  # type: ignore[attr-defined]
+    gone.close()
     return task
 
 
@@ -235,8 +248,8 @@ ROWS = [
     pytest.param(Row(wrapped_with_delay, RETURNED._replace(state=State(True, "OK", True, 1))), id="wrapped-with-delay"),
     pytest.param(Row(wrapped_in_a_shield, RETURNED), id="wrapped-in-a-shield"),
     # No task, or none that is returned.
-    pytest.param(Row(raises, REFUSED), id="raises"),
-    pytest.param(Row(raises_attribute_error, REFUSED), id="raises-attribute-error"),
+    pytest.param(Row(raises, refused(NO_TASK)), id="raises"),
+    pytest.param(Row(raises_attribute_error, refused("AttributeError")), id="raises-attribute-error"),
     pytest.param(Row(makes_then_raises, RETURNED), id="makes-then-raises"),
     pytest.param(Row(makes_then_raises, RETURNED, in_flight=True), id="makes-then-raises-with-work-in-flight"),
     pytest.param(Row(runs_it_then_raises, RETURNED), id="runs-it-then-raises"),
@@ -267,7 +280,10 @@ ROWS = [
     pytest.param(Row(another_coroutine, NEVER), id="another-coroutine"),
     pytest.param(Row(cancelled_at_once, NEVER._replace(record="cancelled")), id="cancelled-at-once"),
     pytest.param(Row(lambda bus, loop, coro: bus.finished, NEVER), id="finished-task"),
-    pytest.param(Row(lambda bus, loop, coro: Task(coro, loop=bus.elsewhere), REFUSED), id="task-of-another-loop"),
+    pytest.param(
+        Row(lambda bus, loop, coro: Task(coro, loop=bus.elsewhere), refused("teardown-foreign-loop")),
+        id="task-of-another-loop",
+    ),
     pytest.param(Row(runs_the_entry_of_another_bus, NEVER), id="entry-of-another-bus"),
     pytest.param(Row(rebinds_self, NEVER), marks=WRITES_THROUGH, id="rebinds-self"),
     pytest.param(Row(rebinds_self, RETURNED), marks=WRITES_A_COPY, id="rebinds-self-in-a-copy"),
@@ -280,9 +296,9 @@ ROWS = [
         id="settles-and-forges-the-count",
     ),
     pytest.param(Row(settles_and_never_ends, FALSE_SUCCESS), id="settles-and-never-ends"),
-    pytest.param(Row(forges_a_handle_that_never_ends, REFUSED), id="forges-a-handle-that-never-ends"),
+    pytest.param(Row(forges_a_handle_that_never_ends, refused(NO_TASK)), id="forges-a-handle-that-never-ends"),
     pytest.param(Row(forges_a_handle_after_making_a_task, RETURNED), id="forges-a-handle-after-making-a-task"),
-    pytest.param(Row(forges_a_finished_handle, REFUSED), id="forges-a-finished-handle"),
+    pytest.param(Row(forges_a_finished_handle, refused(NO_TASK)), id="forges-a-finished-handle"),
     # Declared to hang.
     pytest.param(Row(never_ends, UNBOUNDED), id="never-ends"),
     pytest.param(Row(detaches_the_watchdog, UNBOUNDED._replace(residue=(NEVER_AWAITED,))), id="detaches-the-watchdog"),

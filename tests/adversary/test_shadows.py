@@ -52,9 +52,10 @@ def boom(*_: object, **__: object) -> Any:
 
 
 class Never:
+    """Can be awaited, for ever, and is no future."""
+
     def __await__(self) -> Any:
-        while True:
-            yield
+        return Future().__await__()
 
 
 def counts_futures(bus: Bus, loop: Loop) -> None:
@@ -116,13 +117,12 @@ def spawns_and_finishes(bus: Bus, loop: Loop) -> None:
     bus._spawn_teardown = spawn  # type: ignore[method-assign]
 
 
-RAW = Played("RuntimeError('boom')", "RuntimeError('boom')", State(False, None, False, 0), NONE, NONE)
+RAW = Played("RuntimeError", "RuntimeError", State(False, None, False, 0), NONE, NONE)
 """What is in flight is asked before anything is accepted, so its error has no effect."""
 
 NO_TASK = "AttributeError" if sys.version_info >= (3, 11) else "TypeError"
-INCOMPLETE = Played(
-    "teardown-incomplete", "teardown-incomplete", State(True, None, False, 1), NONE, NONE, record=NO_TASK
-)
+BROKEN = f"teardown-incomplete from {NO_TASK}"
+INCOMPLETE = Played(BROKEN, BROKEN, State(True, None, False, 1), NONE, NONE, record=NO_TASK)
 DRAIN_LOST = UNBOUNDED._replace(
     state=State(True, "PENDING", True, 1),
     touched=("create_future",),

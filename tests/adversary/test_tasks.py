@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.adversary.stage import REFUSED, RETURNED, Bus, Loop, Make, Row, State, Task, by_hand, other, play
+from tests.adversary.stage import RETURNED, Bus, Loop, Make, Row, State, Task, by_hand, other, play, refused
 
 Coro = Coroutine[Any, Any, None]
 USED = ("add_done_callback", "done", "cancelled", "exception", "get_loop")
@@ -210,6 +210,8 @@ def of(cls: Any) -> Make:
     """Honest tasks of a class."""
     return lambda bus, loop, coro: cls(coro, loop=loop)
 
+
+REFUSED = refused("teardown-hostile-task-methods")
 
 ROWS = [
     pytest.param(Row(overriding("add_done_callback"), REFUSED), id="overrides-add_done_callback"),

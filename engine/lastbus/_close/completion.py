@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 
 from lastbus._close.adoption import Adoption
-from lastbus._close.state import Future
+from lastbus._close.state import Future, is_future
 from lastbus._errors import CloseError, CloseTimeout
 from lastbus._model.numbers import check_optional_seconds
 
@@ -39,7 +39,7 @@ class Completion(Adoption):
 
     def _refuse_from_inside(self) -> None:
         field = self._close_future
-        if field is not None and Future.done(field):
+        if field is not None and is_future(field) and Future.done(field):
             return
         if self._in_flight() and self._is_inside_dispatch():
             raise CloseError("self-close", "a handler cannot wait for its own end; call request_close() and return")

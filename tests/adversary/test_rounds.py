@@ -1,0 +1,536 @@
+"""Rounds: what one round of a close does to those who wait on it, to the next one, and to the process it leaves."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import gc
+import inspect
+import sys
+import weakref
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import lastbus._close
+from lastbus._close import adoption, watchdog
+from lastbus._close.state import ACCEPTED, is_task
+from lastbus.proof.watchdog import hangs
+from tests.adversary.stage import (
+    ALL,
+    NONE,
+    TAMPERED,
+    TWICE,
+    Bus,
+    Future,
+    House,
+    Loop,
+    State,
+    Task,
+    by_hand,
+    ended,
+    other,
+    outcome,
+    run,
+    turns,
+)
+from tests.adversary.test_decoys import DECOYS, Liar, Unhashable
+from tests.adversary.test_factories import Awaitable, Proxy, makes_then_raises, runs_it_then_returns_nothing, wrapped
+from tests.adversary.test_tasks import aliased
+
+Coro = Coroutine[Any, Any, None]
+HOME = Path(lastbus._close.__file__).parent
+
+
+def factory(loop: Loop, make: Any) -> None:
+    """Let `make(coro)` make the loop's tasks from now on."""
+    loop.set_task_factory(lambda _, coro, **__: make(coro))
+
+
+def clean(found: House) -> bool:
+    """Whether nothing was left on the floor."""
+    return found.residue == []
+
+
+# -- a task that does not run the teardown --------------------------------------------------------------------------
+
+
+def test_a_task_that_has_ended_is_judged_before_the_request_returns() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus, finished = Bus(), Task(other())
+        await ended(finished)
+        factory(loop, lambda coro: finished)
+        future = bus.request_close()
+        return future.done(), bus.state, type(future.exception()).__name__
+
+    assert run(act)[0] == (True, State(True, None, False, 0), "CloseError")
+
+
+def test_the_verdict_comes_when_the_task_ends_and_not_before() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        closing = Task(bus.close())
+        factory(loop, lambda coro: Task(bus.curtain.wait(), loop=loop))
+        before = await hangs(closing)
+        bus.curtain.set()
+        return before, await outcome(closing), bus.calls
+
+    assert run(act)[0] == ("quiescent", "teardown-never-entered", NONE)
+
+
+def test_a_teardown_that_nobody_started_is_closed() -> None:
+    kept: list[Any] = []
+
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        factory(loop, lambda coro: (kept.append(coro), Task(other(), loop=loop))[1])
+        return await outcome(Task(bus.close()))
+
+    verdict, found = run(act)
+
+    assert verdict == "teardown-never-entered"
+    assert inspect.getcoroutinestate(kept[0]) == inspect.CORO_CLOSED
+    assert clean(found)
+
+
+def test_the_task_carries_nothing_of_the_round() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus, seen = Bus(), []
+        factory(loop, lambda coro: (seen.append(Task(coro, loop=loop)), seen[0])[1])
+        future = bus.request_close()
+        plain = Task(other())
+        return set(dir(seen[0])) - set(dir(plain)), await ended(future)
+
+    assert run(act)[0] == (set(), True)
+
+
+def test_nothing_in_the_process_knows_a_round_that_is_over() -> None:
+    def holders() -> dict[str, int]:
+        names = [name for name in sys.modules if name.startswith("lastbus._close")]
+        found = {f"{name}.{key}": value for name in names for key, value in vars(sys.modules[name]).items()}
+        return {name: len(value) for name, value in found.items() if hasattr(value, "__len__") and name[-1] != "_"}
+
+    async def act(loop: Loop, found: House) -> Any:
+        for number in range(50):
+            bus = Bus()
+            loop.set_task_factory(None)
+            closing = Task(bus.close())
+            if number % 2:
+                factory(loop, lambda coro: Task(other(), loop=loop))
+            await ended(closing)
+            closing.exception()
+
+    gc.collect()
+    before = holders()
+    _, found = run(act)
+
+    assert holders() == before
+    assert clean(found)
+
+
+# -- adoption -------------------------------------------------------------------------------------------------------
+
+
+MAKERS = {
+    "plain": lambda bus, loop, coro: Task(coro, loop=loop),
+    "wrapped": wrapped,
+    "raises-late": makes_then_raises,
+    "proxy": lambda bus, loop, coro: Proxy(Task(coro, loop=loop)),
+    "awaitable": lambda bus, loop, coro: Awaitable(),
+    "coroutine": lambda bus, loop, coro: coro,
+    "nothing": lambda bus, loop, coro: None,
+}
+
+
+@pytest.mark.parametrize("maker", MAKERS)
+def test_what_is_spawned_is_a_true_task(maker: str) -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        bus._closing, bus._close_future = True, Future()
+        factory(loop, lambda coro: MAKERS[maker](bus, loop, coro))
+        spawned = bus._spawn_teardown(loop, bus._close_future)
+        return is_task(spawned), await ended(bus._close_future), bus.calls
+
+    assert run(act)[0] == (True, True, ALL)
+
+
+def test_a_teardown_that_ran_in_the_factory_has_no_task() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        bus._closing, bus._close_future = True, Future()
+        factory(loop, lambda coro: runs_it_then_returns_nothing(bus, loop, coro))
+        return bus._spawn_teardown(loop, bus._close_future), bus._close_future.done(), bus.calls
+
+    assert run(act)[0] == (None, True, ALL)
+
+
+def test_a_started_teardown_is_not_touched_whatever_is_raised() -> None:
+    states: list[str] = []
+
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+
+        def make(coro: Any) -> Any:
+            bus.kept.append(Task(coro, loop=loop))
+            loop.call_soon(lambda: states.append(inspect.getcoroutinestate(coro)))
+            raise OSError("too late")
+
+        bus.dispatch()
+        factory(loop, make)
+        future = bus.request_close()
+        states.append(inspect.getcoroutinestate(bus.kept[0].get_coro()))
+        loop.set_task_factory(None)
+        await ended(future)
+        return bus.state.credential, bus.calls
+
+    assert run(act)[0] == ("OK", ALL)
+    assert states == [inspect.CORO_CREATED, inspect.CORO_SUSPENDED]
+
+
+@pytest.mark.parametrize("hook", ["criterion", "waiters"])
+def test_nothing_that_fails_after_the_acceptance_takes_it_back(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def boom(*_: object) -> Any:
+        raise RuntimeError("boom")
+
+    async def act(loop: Loop, found: House) -> Any:
+        bus, finished = Bus(), Task(other())
+        await ended(finished)
+        if hook == "criterion":
+            monkeypatch.setattr(watchdog, "is_accepted", boom)
+        else:
+            bus._on_round_bound = boom  # type: ignore[method-assign]
+        closing = Task(bus.close())
+        factory(loop, lambda coro: late_decoy(bus, loop, coro))
+        first = await outcome(closing)
+        return first, bus._closing, bus.calls, await ended(Task(bus.close()))
+
+    def late_decoy(bus: Bus, loop: Loop, coro: Coro) -> Any:
+        if hook == "criterion":
+            loop.call_soon(lambda: setattr(bus, "_close_future", loop.create_future()))
+        return Task(coro, loop=loop)
+
+    value, found = run(act)
+
+    assert value[:3] == ("teardown-never-entered" if hook == "criterion" else "returned", True, ALL)
+    assert clean(found)
+
+
+def test_even_without_the_check_a_shadowed_task_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(adoption, "_is_hostile", lambda task: False)
+
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        closing = Task(bus.close())
+        factory(loop, lambda coro: aliased(bus, loop, other()))
+        return await outcome(closing), bus.state
+
+    assert run(act)[0] == ("teardown-never-entered", State(True, None, False, 0))
+
+
+def test_no_line_of_the_close_asks_a_task_or_a_future_anything() -> None:
+    """Only class functions are used on what a stranger may have made; the fence and the drain look at our own tasks."""
+    asked = [
+        f"{name}:{node.lineno} {ast.unparse(node)}"
+        for name in ("acceptance", "adoption", "completion", "watchdog")
+        for function in ast.walk(ast.parse((HOME / f"{name}.py").read_text()))
+        if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef) and function.name != "_refuse_other_loop"
+        for node in ast.walk(function)
+        if isinstance(node, ast.Attribute)
+        and isinstance(node.value, ast.Name)
+        and node.value.id in {"task", "made", "ended", "future", "field", "decoy", "waiter", "each"}
+    ]
+
+    assert asked == []
+
+
+# -- decoys ---------------------------------------------------------------------------------------------------------
+
+
+def test_whoever_waits_on_a_decoy_gets_the_true_outcome() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus, decoy = Bus(), Future()
+        waiting = Task(asyncio.wait({decoy}))
+
+        def make(coro: Any) -> Any:
+            bus._close_future = decoy
+            return Task(coro, loop=loop)
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        first = await outcome(closing)
+        return first, await ended(waiting), decoy.done() and decoy.exception()
+
+    value, found = run(act)
+
+    assert value == ("returned", True, None)
+    assert clean(found)
+
+
+def test_a_close_that_began_on_a_decoy_is_released() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+
+        def swap_and_close() -> None:
+            bus._close_future = loop.create_future()
+            bus.kept.append(Task(bus.close()))
+
+        def make(coro: Any) -> Any:
+            bus._close_future.set_result(None)  # type: ignore[union-attr]
+            loop.call_soon(swap_and_close)
+            return Task(bus.curtain.wait(), loop=loop)
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        first = await outcome(closing)
+        await turns()
+        waits = await hangs(bus.kept[0])
+        bus.curtain.set()
+        return first, waits, await outcome(bus.kept[0])
+
+    value, found = run(act)
+
+    assert value == ("returned", "quiescent", "returned")
+    assert clean(found)
+
+
+class Touchy(asyncio.Future):  # type: ignore[type-arg]
+    """A future that cannot be hashed or compared."""
+
+    def __hash__(self) -> int:
+        raise RuntimeError("hashed")
+
+    def __eq__(self, other: object) -> bool:
+        raise RuntimeError("compared")
+
+
+@pytest.mark.parametrize("name", [*DECOYS, "touchy"])
+def test_the_question_for_a_decoy_is_answered_for_everything_and_asks_nothing(name: str) -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        bus.elsewhere = loop
+        bus._close_future = Future()
+        field = Touchy() if name == "touchy" else DECOYS[name](bus, loop)
+        bus.touched.clear()
+        return watchdog._is_decoy(field, bus._close_future), bus.touched
+
+    assert run(act)[0] == (True, [])
+
+
+def test_an_empty_field_and_the_rounds_own_future_are_no_decoys() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        future = Future()
+        return watchdog._is_decoy(None, future), watchdog._is_decoy(future, future)
+
+    assert run(act)[0] == (False, False)
+
+
+def test_a_credential_that_cannot_be_hashed_is_recognised() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        credential = Touchy()
+        ACCEPTED[id(credential)] = credential
+        return watchdog._is_decoy(credential, Future()), watchdog._is_decoy(Unhashable(), Future())
+
+    assert run(act)[0] == (False, True)
+
+
+def test_a_credential_is_known_by_itself_and_not_by_its_number() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        stranger, credential = Future(), Future()
+        ACCEPTED[id(stranger)] = credential
+        verdict = watchdog._is_decoy(stranger, Future())
+        del ACCEPTED[id(stranger)]
+        return verdict
+
+    assert run(act)[0] is True
+
+
+def test_a_close_keeps_nothing_alive_and_a_decoy_is_never_remembered() -> None:
+    before = len(ACCEPTED)
+
+    async def act(loop: Loop, found: House) -> Any:
+        dead = []
+        for _ in range(20):
+            bus, decoy = Bus(), Future()
+            loop.set_task_factory(None)
+            closing = Task(bus.close())
+
+            def make(coro: Any, bus: Bus = bus, decoy: Any = decoy) -> Any:
+                bus._close_future = decoy
+                return Task(coro, loop=loop)
+
+            factory(loop, make)
+            await ended(closing)
+            dead.append(weakref.ref(bus._close_future))
+            assert ACCEPTED.get(id(decoy)) is not decoy
+        loop.set_task_factory(None)
+        return dead
+
+    dead, _ = run(act)
+
+    assert [each() for each in dead] == [None] * 20
+    assert len(ACCEPTED) == before
+
+
+def test_a_round_that_ends_late_leaves_the_retry_alone() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        bus.event_storage.may_end = asyncio.Event()  # type: ignore[attr-defined]
+
+        def make(coro: Any) -> Any:
+            async def wrapper() -> None:
+                try:
+                    await coro
+                except asyncio.CancelledError:
+                    await bus.curtain.wait()
+
+            return Task(wrapper(), loop=loop)
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        await hangs(closing)
+        Task.cancel(bus._teardown_task)  # type: ignore[arg-type]
+        first = await outcome(closing)
+        loop.set_task_factory(None)
+        again = Task(bus.close())
+        await hangs(again)
+        credential, task = bus._close_future, bus._teardown_task
+        bus.curtain.set()
+        await turns()
+        kept = (bus._close_future is credential, bus._teardown_task is task)
+        bus.event_storage.may_end.set()  # type: ignore[attr-defined]
+        return first, kept, await outcome(again), bus.calls
+
+    value, found = run(act)
+
+    assert value == ("teardown-incomplete from CancelledError", (True, True), "returned", [1, 1, 2, 1, 1])
+    assert clean(found)
+
+
+# -- the judgment ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("step", ["is_accepted", "_tidy", "_mirror", "_record"])
+def test_the_verdict_stands_whatever_fails_after_it(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def boom(*_: object) -> Any:
+        raise RuntimeError("boom")
+
+    monkeypatch.setattr(watchdog, step, boom)
+
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        closing = Task(bus.close())
+        factory(loop, lambda coro: Task(other(), loop=loop))
+        return await outcome(closing), await outcome(Task(bus.close()))
+
+    value, found = run(act)
+
+    assert value[0] == "teardown-never-entered"
+    assert value[1] == "teardown-never-entered"
+    assert clean(found)
+
+
+def test_a_tampered_round_is_signalled_once_however_often_it_is_judged() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+
+        def make(coro: Any) -> Any:
+            bus._close_future.set_result(None)  # type: ignore[union-attr]
+            bus.kept.append(Task(other(), loop=loop))
+            return bus.kept[0]
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        first = await outcome(closing)
+        callbacks = [callback for callback, _ in bus.kept[0]._callbacks or ()]
+        await ended(bus.kept[0])
+        for callback in callbacks:
+            callback(bus.kept[0])
+        return first, len(callbacks) > 0, bus._teardown_error_kind
+
+    value, found = run(act)
+
+    assert value[:2] == ("returned", True)
+    assert sum(TAMPERED in each for each in found.signals) == 1
+
+
+# -- waiting for it -------------------------------------------------------------------------------------------------
+
+
+def test_a_caller_that_is_cancelled_leaves_the_shared_future_alone() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        bus.redis.may_end = bus.curtain  # type: ignore[attr-defined]
+        callers = [Task(bus.close()), Task(bus.close())]
+        await hangs(callers[0])
+        callers[0].cancel()
+        gone = await outcome(callers[0])
+        pending = bus._close_future.done()  # type: ignore[union-attr]
+        bus.curtain.set()
+        return gone, pending, await outcome(callers[1]), bus.calls
+
+    value, found = run(act)
+
+    assert value == ("cancelled", False, "returned", ALL)
+    assert clean(found)
+
+
+def test_the_outcome_reaches_every_caller_and_a_late_one_at_once() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        callers = [Task(bus.close()) for _ in range(3)]
+        outcomes = [await outcome(each) for each in callers]
+        late = bus.close()
+        by_hand(late)
+        return outcomes
+
+    assert run(act)[0] == ["returned"] * 3
+
+
+def test_an_error_that_nobody_waits_for_any_more_is_not_complained_about() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        factory(loop, lambda coro: Task(bus.curtain.wait(), loop=loop))
+        caller = Task(bus.close())
+        await hangs(caller)
+        caller.cancel()
+        await ended(caller)
+        loop.set_task_factory(None)
+        bus.curtain.set()
+        await turns()
+        return bus.state
+
+    value, found = run(act)
+
+    assert value == State(True, None, False, 0)
+    assert clean(found)
+
+
+def test_a_retry_after_an_emptied_credential_is_a_real_round() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+
+        def make(coro: Any) -> Any:
+            bus._close_future = None
+            return Task(coro, loop=loop)
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        first = await outcome(closing)
+        loop.set_task_factory(None)
+        return first, await outcome(Task(bus.close())), bus.calls, bus.state
+
+    value, found = run(act)
+
+    assert value == ("teardown-never-entered", "returned", TWICE, State(True, "OK", False, 2))
+    assert clean(found)
+
+
+def test_a_liar_in_front_of_the_credential_is_refused_by_name() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        bus._close_future = Liar()  # type: ignore[assignment]
+        return await outcome(Task(bus.close())), bus.calls
+
+    assert run(act)[0] == ("credential-replaced", NONE)
