@@ -59,12 +59,6 @@ class Threads:
         """A thread that does nothing until the test is over."""
         return self.run(self.over.wait)
 
-    def end(self, thread: threading.Thread) -> None:
-        """End a thread that waits, and all others."""
-        self.over.set()
-        thread.join()
-        self.over.clear()
-
     def late(self, work: Callable[[], object]) -> threading.Thread:
         """A thread that does `work` late, or at once when the test is over."""
         return self.run(lambda: (self.over.wait(LATE), work()))
@@ -237,18 +231,17 @@ async def test_a_thread_that_is_older_than_the_loop_does_not_count(threads):
 
 @quiet
 @pytest.mark.guarantee("WATCH-03")
-async def test_a_thread_with_the_number_of_an_older_one_counts(threads):
-    event = asyncio.Event()
-    old = young = threads.wait()
-    quiescence().take_bearings()
-    for _ in range(100):
-        threads.end(young)
-        young = threads.wait()
-        if young.ident == old.ident:
-            break
-    else:
-        pytest.skip("this platform does not use a thread's number again")
+async def test_a_thread_with_the_number_of_an_older_one_counts(monkeypatch):
+    class Numbered:
+        ident = 7
 
+    event = asyncio.Event()
+    old, young = Numbered(), Numbered()
+    monkeypatch.setattr(threading, "enumerate", lambda: [old])
+    quiescence().take_bearings()
+    assert await hangs(start(event.wait()), SOON) == "quiescent"
+
+    monkeypatch.setattr(threading, "enumerate", lambda: [young])
     assert await hangs(start(event.wait()), SOON) == "a thread"
     event.set()
 
@@ -468,6 +461,17 @@ async def test_a_task_that_is_busy_and_then_ends_is_not_spinning():
             await asyncio.sleep(0)
 
     assert await hangs(start(work())) == ""
+
+
+@quiet
+@pytest.mark.guarantee("WATCH-07")
+async def test_a_task_with_a_slow_step_is_not_spinning():
+    async def work() -> None:
+        for _ in range(3):
+            time.sleep(SOON)
+            await asyncio.sleep(0)
+
+    assert await hangs(start(work()), SOON) == ""
 
 
 @quiet

@@ -48,6 +48,8 @@ SIGNAL: Final = "a signal"
 BOUND_SECONDS: Final = 2.0
 TURNS_MAX: Final = 50_000
 """So many turns in a row without one idle moment, and a loop is spinning."""
+TURNS_MIN: Final = 100
+"""With fewer turns in a row than this a loop is not spinning, however long they took: a step may be slow."""
 GLANCE_SECONDS: Final = 0.01
 """How often a thread is looked at that may still call in: its end wakes nobody."""
 COLLECTIONS_MAX: Final = 10
@@ -205,8 +207,9 @@ class Quiescence(selectors.DefaultSelector):
         if not self._busy_turns:
             self._busy_since = now
         self._busy_turns += 1
+        restless = now - self._busy_since if self._busy_turns >= TURNS_MIN else 0.0
         for watch in list(self.watches):
-            if self._busy_turns >= TURNS_MAX or now - self._busy_since >= watch.seconds:
+            if self._busy_turns >= TURNS_MAX or restless >= watch.seconds:
                 self._tell(watch, SPINNING)
         return super().select(0)
 
