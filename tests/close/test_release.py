@@ -48,6 +48,12 @@ class Middle(Noting):
         self.released.append("disconnect")
 
 
+class Hollow(Middle):
+    """The name of the verb is there, and nothing behind it."""
+
+    aclose = None
+
+
 class Old(Noting):
     async def disconnect(self) -> None:
         self.released.append("disconnect")
@@ -117,7 +123,7 @@ async def released(component: Noting, caplog: pytest.LogCaptureFixture) -> tuple
 
 @pytest.mark.guarantee("CLOSE-17")
 @pytest.mark.parametrize(
-    ("kind", "verb"), [(Modern, "aclose"), (Middle, "close"), (Plain, "close"), (Old, "disconnect")]
+    ("kind", "verb"), [(Modern, "aclose"), (Middle, "close"), (Hollow, "close"), (Plain, "close"), (Old, "disconnect")]
 )
 async def test_a_component_is_released_by_the_first_verb_it_has(
     kind: type[Noting], verb: str, caplog: pytest.LogCaptureFixture

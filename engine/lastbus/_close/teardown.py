@@ -70,7 +70,7 @@ class Teardown(Completion):
         self._outstanding_step = "running handlers"
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._limit()
-        stranded = {each for each in self._in_flight() if each.get_loop().is_closed()}
+        stranded = {each for each in self._in_flight() if _is_stranded(each)}
         late: set[Future[Any]] = set()
         while not late and (own := set(self._in_flight()) - stranded):
             _, late = await asyncio.wait(own, timeout=max(0.0, deadline - loop.time()))
@@ -97,10 +97,11 @@ class Teardown(Completion):
     async def _stop_listeners(self, late: set[Future[Any]]) -> None:
         """Cancel the listeners, and wait in bounds for them and for the handlers that were cancelled.
 
-        Keeps: CAP-13, CAP-18, CLOSE-14, CLOSE-91.
+        Keeps: CAP-13, CAP-18, CLOSE-14, CLOSE-35, CLOSE-91.
         """
         self._outstanding_step = "listeners and cancelled handlers"
         listeners = self._running_listeners()
+        listeners = [each for each in listeners if not _is_stranded(each)]
         for listener in listeners:
             listener.cancel()
         stopping = {*listeners, *late}
@@ -125,3 +126,8 @@ class Teardown(Completion):
             if slot in self._EMPTIED:
                 setattr(self, slot, None)
         self._outstanding_step = "nothing"
+
+
+def _is_stranded(future: Future[Any]) -> bool:
+    """Whether the loop of `future` is closed, so that it can neither end nor be cancelled."""
+    return future.get_loop().is_closed()
