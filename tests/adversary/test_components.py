@@ -145,11 +145,25 @@ ROWS = [
     pytest.param(Row(None, touched("close", calls=REDIS), prepare=in_place(1, Plain)), id="returns-nothing"),
     pytest.param(Row(None, touched("aclose", calls=REDIS), prepare=in_place(1, Raising)), id="raises"),
     pytest.param(Row(None, touched("lookup", calls=REDIS), prepare=in_place(1, RaisingLookup)), id="lookup-raises"),
-    pytest.param(Row(None, hangs_at(0), prepare=stuck(0)), id="pubsub-never-ends"),
-    pytest.param(Row(None, hangs_at(1), prepare=stuck(1)), id="redis-never-ends"),
-    pytest.param(Row(None, hangs_at(2), prepare=stuck(2)), id="event-storage-never-ends"),
-    pytest.param(Row(None, hangs_at(3), prepare=stuck(3)), id="subscription-storage-never-ends"),
-    pytest.param(Row(None, hangs_at(4), prepare=stuck(4)), id="processing-tracker-never-ends"),
+    pytest.param(
+        Row(None, hangs_at(0), prepare=stuck(0)), marks=pytest.mark.guarantee("RES-R4"), id="pubsub-never-ends"
+    ),
+    pytest.param(
+        Row(None, hangs_at(1), prepare=stuck(1)), marks=pytest.mark.guarantee("RES-R4"), id="redis-never-ends"
+    ),
+    pytest.param(
+        Row(None, hangs_at(2), prepare=stuck(2)), marks=pytest.mark.guarantee("RES-R4"), id="event-storage-never-ends"
+    ),
+    pytest.param(
+        Row(None, hangs_at(3), prepare=stuck(3)),
+        marks=pytest.mark.guarantee("RES-R4"),
+        id="subscription-storage-never-ends",
+    ),
+    pytest.param(
+        Row(None, hangs_at(4), prepare=stuck(4)),
+        marks=pytest.mark.guarantee("RES-R4"),
+        id="processing-tracker-never-ends",
+    ),
     pytest.param(
         Row(None, cancelled_at(0, NONE, [0, 1, 1, 1, 1]), prepare=in_place(0, Cancelled)), id="pubsub-cancels"
     ),

@@ -179,8 +179,14 @@ LATE = NEVER._replace(state=State(True, "teardown-never-entered", False, 1), cal
 EMPTIED = NEVER._replace(state=State(True, None, False, 1), calls=ALL, calls_after=TWICE)
 
 ROWS = [
-    pytest.param(Row(at_once(DECOYS["future"]), RETURNED), id="future-at-once"),
-    pytest.param(Row(at_once(DECOYS["unhashable"]), RETURNED), id="unhashable-at-once"),
+    pytest.param(
+        Row(at_once(DECOYS["future"]), RETURNED),
+        marks=pytest.mark.guarantee("CLOSE-62", "RES-R13b"),
+        id="future-at-once",
+    ),
+    pytest.param(
+        Row(at_once(DECOYS["unhashable"]), RETURNED), marks=pytest.mark.guarantee("CLOSE-70"), id="unhashable-at-once"
+    ),
     pytest.param(Row(at_once(DECOYS["raising-hash"]), RETURNED), id="raising-hash-at-once"),
     pytest.param(Row(at_once(DECOYS["raising-eq"]), RETURNED), id="raising-eq-at-once"),
     pytest.param(Row(at_once(DECOYS["liar"]), RETURNED), id="liar-at-once"),
@@ -193,13 +199,19 @@ ROWS = [
     pytest.param(Row(at_once(DECOYS["cancelled"]), RETURNED), id="cancelled-at-once"),
     pytest.param(Row(at_once(DECOYS["foreign"]), RETURNED), id="foreign-at-once"),
     pytest.param(Row(at_once(DECOYS["future"]), RETURNED, in_flight=True), id="future-at-once-with-work-in-flight"),
-    pytest.param(Row(late(DECOYS["future"]), LATE), id="future-late"),
-    pytest.param(Row(late(DECOYS["unhashable"]), LATE), id="unhashable-late"),
-    pytest.param(Row(late(DECOYS["raising-hash"]), LATE), id="raising-hash-late"),
-    pytest.param(Row(late(DECOYS["raising-eq"]), LATE), id="raising-eq-late"),
-    pytest.param(Row(late(DECOYS["liar"]), LATE), id="liar-late"),
-    pytest.param(Row(late(DECOYS["bomb"]), LATE), id="bomb-late"),
-    pytest.param(Row(late(DECOYS["object"]), LATE), id="object-late"),
+    pytest.param(
+        Row(late(DECOYS["future"]), LATE), marks=pytest.mark.guarantee("CLOSE-63", "RES-R13b"), id="future-late"
+    ),
+    pytest.param(
+        Row(late(DECOYS["unhashable"]), LATE), marks=pytest.mark.guarantee("CLOSE-69", "CLOSE-66"), id="unhashable-late"
+    ),
+    pytest.param(
+        Row(late(DECOYS["raising-hash"]), LATE), marks=pytest.mark.guarantee("CLOSE-71"), id="raising-hash-late"
+    ),
+    pytest.param(Row(late(DECOYS["raising-eq"]), LATE), marks=pytest.mark.guarantee("CLOSE-71"), id="raising-eq-late"),
+    pytest.param(Row(late(DECOYS["liar"]), LATE), marks=pytest.mark.guarantee("CLOSE-72"), id="liar-late"),
+    pytest.param(Row(late(DECOYS["bomb"]), LATE), marks=pytest.mark.guarantee("CLOSE-72"), id="bomb-late"),
+    pytest.param(Row(late(DECOYS["object"]), LATE), marks=pytest.mark.guarantee("CLOSE-72"), id="object-late"),
     pytest.param(Row(late(DECOYS["number"]), LATE), id="number-late"),
     pytest.param(Row(late(DECOYS["text"]), LATE), id="text-late"),
     pytest.param(Row(late(DECOYS["dict"]), LATE), id="dict-late"),
@@ -207,14 +219,15 @@ ROWS = [
     pytest.param(Row(late(DECOYS["cancelled"]), LATE), id="cancelled-late"),
     pytest.param(Row(late(DECOYS["foreign"]), LATE), id="foreign-late"),
     pytest.param(Row(late(DECOYS["future"]), LATE, in_flight=True), id="future-late-with-work-in-flight"),
-    pytest.param(Row(at_once(nothing), EMPTIED), id="nothing-at-once"),
-    pytest.param(Row(late(nothing), EMPTIED), id="nothing-late"),
+    pytest.param(Row(at_once(nothing), EMPTIED), marks=pytest.mark.guarantee("CLOSE-73"), id="nothing-at-once"),
+    pytest.param(Row(late(nothing), EMPTIED), marks=pytest.mark.guarantee("CLOSE-73"), id="nothing-late"),
     pytest.param(Row(at_once_and_later_again, RETURNED), id="at-once-and-later-again"),
     pytest.param(
         Row(
             swaps_late_for_another_coroutine,
             NEVER._replace(state=State(True, "teardown-never-entered", False, 0)),
         ),
+        marks=pytest.mark.guarantee("CLOSE-51", "CLOSE-76"),
         id="late-for-another-coroutine",
     ),
     pytest.param(
@@ -224,6 +237,7 @@ ROWS = [
                 state=State(True, "OK", True, 0), calls=NONE, calls_after=NONE, record=TAMPERED, signals=1
             ),
         ),
+        marks=pytest.mark.guarantee("CLOSE-64"),
         id="settles-and-swaps",
     ),
     pytest.param(
@@ -233,11 +247,22 @@ ROWS = [
                 state=State(True, "PENDING", True, 0), calls=NONE, calls_after=NONE, record=TAMPERED, signals=1
             ),
         ),
+        marks=pytest.mark.guarantee("CLOSE-64"),
         id="settles-and-swaps-late",
     ),
-    pytest.param(Row(swaps_and_runs_eagerly, EMPTIED), marks=EAGER, id="swaps-and-runs-eagerly"),
-    pytest.param(Row(swaps_and_runs_by_hand, EMPTIED), id="swaps-and-runs-by-hand"),
-    pytest.param(Row(swaps_runs_by_hand_and_raises, EMPTIED), id="swaps-runs-by-hand-and-raises"),
+    pytest.param(
+        Row(swaps_and_runs_eagerly, EMPTIED),
+        marks=[EAGER, pytest.mark.guarantee("RES-R14a")],
+        id="swaps-and-runs-eagerly",
+    ),
+    pytest.param(
+        Row(swaps_and_runs_by_hand, EMPTIED), marks=pytest.mark.guarantee("RES-R14a"), id="swaps-and-runs-by-hand"
+    ),
+    pytest.param(
+        Row(swaps_runs_by_hand_and_raises, EMPTIED),
+        marks=pytest.mark.guarantee("RES-R14a"),
+        id="swaps-runs-by-hand-and-raises",
+    ),
 ]
 
 

@@ -172,6 +172,16 @@ def settles_and_forges_the_count(bus: Bus, loop: Loop, coro: Coro) -> Any:
     return settles_the_credential(bus, loop, coro)
 
 
+def settles_and_forges_the_record(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._teardown_error_kind = TAMPERED
+    return settles_the_credential(bus, loop, coro)
+
+
+def forges_the_record(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    bus._teardown_error_kind = TAMPERED
+    return Task(coro, loop=loop)
+
+
 def settles_and_never_ends(bus: Bus, loop: Loop, coro: Coro) -> Any:
     bus._close_future.set_result(None)
     return Task(bus.curtain.wait(), loop=loop)
@@ -243,27 +253,59 @@ ROWS = [
     pytest.param(Row(lambda bus, loop, coro: Task(coro, loop=loop), RETURNED), id="plain"),
     pytest.param(Row(eager, RETURNED), marks=EAGER, id="eager"),
     pytest.param(Row(eager, RETURNED, in_flight=True), marks=EAGER, id="eager-with-work-in-flight"),
-    pytest.param(Row(wrapped, RETURNED), id="wrapped"),
+    pytest.param(Row(wrapped, RETURNED), marks=pytest.mark.guarantee("CLOSE-47"), id="wrapped"),
     pytest.param(Row(wrapped, RETURNED, in_flight=True), id="wrapped-with-work-in-flight"),
-    pytest.param(Row(wrapped_with_delay, RETURNED._replace(state=State(True, "OK", True, 1))), id="wrapped-with-delay"),
+    pytest.param(
+        Row(wrapped_with_delay, RETURNED._replace(state=State(True, "OK", True, 1))),
+        marks=pytest.mark.guarantee("CLOSE-47"),
+        id="wrapped-with-delay",
+    ),
     pytest.param(Row(wrapped_in_a_shield, RETURNED), id="wrapped-in-a-shield"),
     # No task, or none that is returned.
-    pytest.param(Row(raises, refused(NO_TASK)), id="raises"),
+    pytest.param(Row(raises, refused(NO_TASK)), marks=pytest.mark.guarantee("CLOSE-39"), id="raises"),
     pytest.param(Row(raises_attribute_error, refused("AttributeError")), id="raises-attribute-error"),
-    pytest.param(Row(makes_then_raises, RETURNED), id="makes-then-raises"),
-    pytest.param(Row(makes_then_raises, RETURNED, in_flight=True), id="makes-then-raises-with-work-in-flight"),
-    pytest.param(Row(runs_it_then_raises, RETURNED), id="runs-it-then-raises"),
+    pytest.param(
+        Row(makes_then_raises, RETURNED), marks=pytest.mark.guarantee("CLOSE-37", "CLOSE-39"), id="makes-then-raises"
+    ),
+    pytest.param(
+        Row(makes_then_raises, RETURNED, in_flight=True),
+        marks=pytest.mark.guarantee("CLOSE-37"),
+        id="makes-then-raises-with-work-in-flight",
+    ),
+    pytest.param(
+        Row(runs_it_then_raises, RETURNED),
+        marks=pytest.mark.guarantee("CLOSE-38", "CLOSE-42"),
+        id="runs-it-then-raises",
+    ),
     pytest.param(Row(runs_it_then_returns_nothing, RETURNED), id="runs-it-then-returns-nothing"),
-    pytest.param(Row(eager_then_raises, RETURNED), marks=EAGER, id="eager-then-raises"),
-    pytest.param(Row(eager_then_raises, RETURNED, in_flight=True), marks=EAGER, id="eager-then-raises-with-work"),
-    pytest.param(Row(eager_wrapper_then_raises, RETURNED, in_flight=True), marks=EAGER, id="eager-wrapper-then-raises"),
-    pytest.param(Row(finished_future, RETURNED), id="finished-future"),
+    pytest.param(
+        Row(eager_then_raises, RETURNED), marks=[EAGER, pytest.mark.guarantee("CLOSE-38")], id="eager-then-raises"
+    ),
+    pytest.param(
+        Row(eager_then_raises, RETURNED, in_flight=True),
+        marks=[EAGER, pytest.mark.guarantee("CLOSE-38")],
+        id="eager-then-raises-with-work",
+    ),
+    pytest.param(
+        Row(eager_wrapper_then_raises, RETURNED, in_flight=True),
+        marks=[EAGER, pytest.mark.guarantee("CLOSE-39")],
+        id="eager-wrapper-then-raises",
+    ),
+    pytest.param(Row(finished_future, RETURNED), marks=pytest.mark.guarantee("CLOSE-40"), id="finished-future"),
     pytest.param(Row(finished_future, RETURNED, in_flight=True), id="finished-future-with-work-in-flight"),
-    pytest.param(Row(lambda bus, loop, coro: Awaitable(), RETURNED), id="awaitable"),
-    pytest.param(Row(lambda bus, loop, coro: coro, RETURNED), id="the-coroutine"),
-    pytest.param(Row(lambda bus, loop, coro: None, RETURNED), id="nothing"),
-    pytest.param(Row(lambda bus, loop, coro: 42, RETURNED), id="number"),
-    pytest.param(Row(lambda bus, loop, coro: Liar(), RETURNED), id="liar-about-its-class"),
+    pytest.param(
+        Row(lambda bus, loop, coro: Awaitable(), RETURNED), marks=pytest.mark.guarantee("CLOSE-40"), id="awaitable"
+    ),
+    pytest.param(
+        Row(lambda bus, loop, coro: coro, RETURNED), marks=pytest.mark.guarantee("CLOSE-40"), id="the-coroutine"
+    ),
+    pytest.param(Row(lambda bus, loop, coro: None, RETURNED), marks=pytest.mark.guarantee("CLOSE-40"), id="nothing"),
+    pytest.param(Row(lambda bus, loop, coro: 42, RETURNED), marks=pytest.mark.guarantee("CLOSE-40"), id="number"),
+    pytest.param(
+        Row(lambda bus, loop, coro: Liar(), RETURNED),
+        marks=pytest.mark.guarantee("CLOSE-40"),
+        id="liar-about-its-class",
+    ),
     pytest.param(Row(lambda bus, loop, coro: Proxy(Task(coro, loop=loop)), RETURNED), id="proxy"),
     pytest.param(
         Row(lambda bus, loop, coro: Proxy(Task(coro, loop=loop)), RETURNED, in_flight=True),
@@ -277,31 +319,90 @@ ROWS = [
         id="task-in-python-with-work-in-flight",
     ),
     # A task that does not run the teardown.
-    pytest.param(Row(another_coroutine, NEVER), id="another-coroutine"),
-    pytest.param(Row(cancelled_at_once, NEVER._replace(record="cancelled")), id="cancelled-at-once"),
-    pytest.param(Row(lambda bus, loop, coro: bus.finished, NEVER), id="finished-task"),
+    pytest.param(Row(another_coroutine, NEVER), marks=pytest.mark.guarantee("CLOSE-43"), id="another-coroutine"),
     pytest.param(
-        Row(lambda bus, loop, coro: Task(coro, loop=bus.elsewhere), refused("teardown-foreign-loop")),
-        id="task-of-another-loop",
+        Row(cancelled_at_once, NEVER._replace(record="cancelled")),
+        marks=pytest.mark.guarantee("CLOSE-44"),
+        id="cancelled-at-once",
     ),
-    pytest.param(Row(runs_the_entry_of_another_bus, NEVER), id="entry-of-another-bus"),
-    pytest.param(Row(rebinds_self, NEVER), marks=WRITES_THROUGH, id="rebinds-self"),
-    pytest.param(Row(rebinds_self, RETURNED), marks=WRITES_A_COPY, id="rebinds-self-in-a-copy"),
+    pytest.param(
+        Row(lambda bus, loop, coro: bus.finished, NEVER), marks=pytest.mark.guarantee("CLOSE-45"), id="finished-task"
+    ),
+    pytest.param(
+        Row(on_another_loop, refused("teardown-foreign-loop")),
+        marks=pytest.mark.guarantee("CLOSE-54"),
+        id="on-another-loop",
+    ),
+    pytest.param(
+        Row(on_a_loop_that_is_closed, refused("teardown-foreign-loop")),
+        marks=pytest.mark.guarantee("CLOSE-54"),
+        id="on-a-loop-that-is-closed",
+    ),
+    pytest.param(
+        Row(runs_the_entry_of_another_bus, NEVER), marks=pytest.mark.guarantee("RES-R13d"), id="entry-of-another-bus"
+    ),
+    pytest.param(
+        Row(rebinds_self, NEVER), marks=[WRITES_THROUGH, pytest.mark.guarantee("RES-R13d")], id="rebinds-self"
+    ),
+    pytest.param(
+        Row(rebinds_self, RETURNED),
+        marks=[WRITES_A_COPY, pytest.mark.guarantee("RES-R13d")],
+        id="rebinds-self-in-a-copy",
+    ),
     # Forgers.
-    pytest.param(Row(forges_all_that_the_entry_shows, NEVER._replace(touched=("self", "self"))), id="forges-the-entry"),
-    pytest.param(Row(forges_the_count, NEVER._replace(state=State(True, None, False, 1))), id="forges-the-count"),
-    pytest.param(Row(settles_the_credential, FALSE_SUCCESS._replace(record=TAMPERED, signals=1)), id="settles"),
+    pytest.param(
+        Row(forges_all_that_the_entry_shows, NEVER._replace(touched=("self", "self"))),
+        marks=pytest.mark.guarantee("CLOSE-48", "CLOSE-49"),
+        id="forges-the-entry",
+    ),
+    pytest.param(
+        Row(forges_the_count, NEVER._replace(state=State(True, None, False, 1))),
+        marks=pytest.mark.guarantee("CLOSE-48"),
+        id="forges-the-count",
+    ),
+    pytest.param(
+        Row(settles_the_credential, FALSE_SUCCESS._replace(record=TAMPERED, signals=1)),
+        marks=pytest.mark.guarantee("CLOSE-87", "RES-R12a"),
+        id="settles",
+    ),
     pytest.param(
         Row(settles_and_forges_the_count, FALSE_SUCCESS._replace(state=State(True, "OK", True, 1))),
+        marks=pytest.mark.guarantee("RES-R13c"),
         id="settles-and-forges-the-count",
     ),
-    pytest.param(Row(settles_and_never_ends, FALSE_SUCCESS), id="settles-and-never-ends"),
-    pytest.param(Row(forges_a_handle_that_never_ends, refused(NO_TASK)), id="forges-a-handle-that-never-ends"),
-    pytest.param(Row(forges_a_handle_after_making_a_task, RETURNED), id="forges-a-handle-after-making-a-task"),
-    pytest.param(Row(forges_a_finished_handle, refused(NO_TASK)), id="forges-a-finished-handle"),
+    pytest.param(
+        Row(settles_and_never_ends, FALSE_SUCCESS), marks=pytest.mark.guarantee("RES-R13c"), id="settles-and-never-ends"
+    ),
+    pytest.param(
+        Row(settles_and_forges_the_record, FALSE_SUCCESS._replace(record=TAMPERED, signals=1)),
+        marks=pytest.mark.guarantee("CLOSE-88"),
+        id="settles-and-forges-the-record",
+    ),
+    pytest.param(
+        Row(forges_the_record, RETURNED), marks=pytest.mark.guarantee("RES-R13c"), id="honest-with-a-forged-record"
+    ),
+    pytest.param(
+        Row(forges_a_handle_that_never_ends, refused(NO_TASK)),
+        marks=pytest.mark.guarantee("RES-R12b"),
+        id="forges-a-handle-that-never-ends",
+    ),
+    pytest.param(
+        Row(forges_a_handle_after_making_a_task, RETURNED),
+        marks=pytest.mark.guarantee("RES-R12b"),
+        id="forges-a-handle-after-making-a-task",
+    ),
+    pytest.param(
+        Row(forges_a_finished_handle, refused(NO_TASK)),
+        marks=pytest.mark.guarantee("RES-R12b"),
+        id="forges-a-finished-handle",
+    ),
     # Declared to hang.
-    pytest.param(Row(never_ends, UNBOUNDED), id="never-ends"),
-    pytest.param(Row(detaches_the_watchdog, UNBOUNDED._replace(residue=(NEVER_AWAITED,))), id="detaches-the-watchdog"),
+    pytest.param(Row(never_ends, UNBOUNDED), marks=pytest.mark.guarantee("RES-R1", "RES-TIMER"), id="never-ends"),
+    pytest.param(
+        Row(detaches_the_watchdog, UNBOUNDED._replace(residue=(NEVER_AWAITED,))),
+        marks=pytest.mark.guarantee("RES-R13a"),
+        id="detaches-the-watchdog",
+    ),
 ]
 
 

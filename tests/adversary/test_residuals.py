@@ -43,6 +43,7 @@ from tests.adversary.test_shadows import Never
 Coro = Coroutine[Any, Any, None]
 
 
+@pytest.mark.guarantee("RES-R1", "RES-TIMER")
 def test_a_task_that_neither_runs_the_teardown_nor_ends_hangs_every_close() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -59,6 +60,7 @@ def test_a_task_that_neither_runs_the_teardown_nor_ends_hangs_every_close() -> N
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-TIMER")
 def test_a_callers_own_deadline_is_how_to_live_with_it() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -75,6 +77,7 @@ def test_a_callers_own_deadline_is_how_to_live_with_it() -> None:
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-R2")
 def test_a_teardown_that_somebody_else_drives_is_reported_as_failed_and_closes_all_the_same() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -100,6 +103,7 @@ def test_a_teardown_that_somebody_else_drives_is_reported_as_failed_and_closes_a
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-R3")
 def test_a_refused_task_that_cannot_be_cancelled_is_refused_all_the_same() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -122,6 +126,7 @@ def test_a_refused_task_that_cannot_be_cancelled_is_refused_all_the_same() -> No
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-R4")
 @pytest.mark.parametrize("place", range(5))
 def test_a_component_that_never_returns_hangs_every_close(place: int) -> None:
     async def act(loop: Loop, found: House) -> Any:
@@ -140,6 +145,7 @@ def test_a_component_that_never_returns_hangs_every_close(place: int) -> None:
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-R12a'")
 def test_a_replaced_spawn_is_honoured_and_may_hang() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus, asked = Bus(), []
@@ -152,6 +158,7 @@ def test_a_replaced_spawn_is_honoured_and_may_hang() -> None:
     assert run(act)[0] == (("quiescent", NONE, 1), "returned")
 
 
+@pytest.mark.guarantee("RES-R13a")
 def test_whoever_takes_the_watchdog_off_the_task_makes_the_close_hang() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -172,6 +179,7 @@ def test_whoever_takes_the_watchdog_off_the_task_makes_the_close_hang() -> None:
     assert run(act)[0] == (("quiescent", State(True, "PENDING", True, 0), NONE), "returned")
 
 
+@pytest.mark.guarantee("RES-R13a")
 def test_whoever_rewrites_the_watchdogs_memory_makes_the_close_hang() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -198,6 +206,7 @@ def test_whoever_rewrites_the_watchdogs_memory_makes_the_close_hang() -> None:
     assert value[0] == ("quiescent", NONE)
 
 
+@pytest.mark.guarantee("RES-R13a")
 def test_whoever_rewrites_the_fields_of_the_bus_changes_no_verdict() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -221,6 +230,7 @@ def test_whoever_rewrites_the_fields_of_the_bus_changes_no_verdict() -> None:
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-R15a")
 def test_a_loop_that_breaks_the_wait_of_the_drain_makes_the_close_hang() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -240,6 +250,7 @@ def test_a_loop_that_breaks_the_wait_of_the_drain_makes_the_close_hang() -> None
     assert "AttributeError in the loop" in found.residue
 
 
+@pytest.mark.guarantee("RES-R15b")
 def test_a_loop_that_breaks_making_a_future_breaks_the_caller_and_not_the_close() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -265,6 +276,7 @@ def test_a_loop_that_breaks_making_a_future_breaks_the_caller_and_not_the_close(
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-R15b")
 def test_a_loop_that_loses_the_news_of_the_settlement_makes_the_waiting_caller_hang() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -294,6 +306,7 @@ def test_a_loop_that_loses_the_news_of_the_settlement_makes_the_waiting_caller_h
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-R15c")
 @pytest.mark.parametrize("when", ["at-once", "late"])
 def test_a_replayed_credential_is_replaced_at_once_and_believed_later(when: str) -> None:
     async def act(loop: Loop, found: House) -> Any:
@@ -333,6 +346,7 @@ def test_a_replayed_credential_is_replaced_at_once_and_believed_later(when: str)
     assert clean(found)
 
 
+@pytest.mark.guarantee("RES-R13c")
 def test_a_signal_of_tampering_can_be_suppressed_by_who_tampers() -> None:
     async def act(loop: Loop, found: House) -> Any:
         outcomes = []
@@ -367,6 +381,7 @@ async def wait_for_a_close_in_a_fresh_context(bus: InMemoryEventBus) -> str:
     return "returned" if closing.exception() is None else str(closing.exception())
 
 
+@pytest.mark.guarantee("RES-T1", "RES-T2.1")
 async def test_a_close_in_a_fresh_context_that_a_handler_waits_for_is_bounded() -> None:
     bus = InMemoryEventBus(close_timeout=LIMIT)
     seen: list[str] = []
@@ -383,6 +398,27 @@ async def test_a_close_in_a_fresh_context_that_a_handler_waits_for_is_bounded() 
     assert (bus._teardown_runs, bus._teardown_error_kind) == (1, None)
 
 
+@pytest.mark.guarantee("RES-T2.5")
+async def test_a_handler_that_waits_through_a_list_in_a_closure_is_not_refused() -> None:
+    bus = InMemoryEventBus(close_timeout=LIMIT)
+    seen: list[bool] = []
+
+    async def handler(event: Event) -> None:
+        waiters: list[asyncio.Future[bool]] = [asyncio.get_running_loop().create_future()]
+        closing = contextvars.Context().run(asyncio.get_running_loop().create_task, bus.close())
+        closing.add_done_callback(lambda done: waiters[0].set_result(done.exception() is None))
+        seen.append(await waiters[0])
+
+    await bus.register_handler("job", handler)
+    await bus.publish("job")
+    for task in list(bus._pending_tasks):
+        await asyncio.wait({task})
+
+    assert seen == [True]
+    assert bus._teardown_runs == 1
+
+
+@pytest.mark.guarantee("RES-T2.4")
 async def test_an_idle_bus_may_be_closed_by_whoever_a_handler_has_left_behind() -> None:
     bus = InMemoryEventBus(close_timeout=LIMIT)
     gate = asyncio.Event()
@@ -407,6 +443,7 @@ async def test_an_idle_bus_may_be_closed_by_whoever_a_handler_has_left_behind() 
     assert bus._teardown_runs == 1
 
 
+@pytest.mark.guarantee("RES-T2.3")
 def test_an_idle_bus_is_closed_from_another_thread_without_a_question() -> None:
     bus = InMemoryEventBus()
     outcomes: list[Any] = []
@@ -422,6 +459,7 @@ def test_an_idle_bus_is_closed_from_another_thread_without_a_question() -> None:
     assert outcomes == [None]
 
 
+@pytest.mark.guarantee("RES-T2.6")
 def test_a_close_installs_no_signal_handler() -> None:
     before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
     seen: list[Any] = []
@@ -443,6 +481,7 @@ def test_a_close_installs_no_signal_handler() -> None:
     assert seen == []
 
 
+@pytest.mark.guarantee("RES-MEM")
 async def test_the_memory_bus_closes_like_every_other(gate: Gate) -> None:
     bus = InMemoryEventBus(close_timeout=LIMIT)
     await bus.register_handler("job", gate.hold)

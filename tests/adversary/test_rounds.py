@@ -57,6 +57,7 @@ def clean(found: House) -> bool:
 # -- a task that does not run the teardown --------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("CLOSE-45")
 def test_a_task_that_has_ended_is_judged_before_the_request_returns() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus, finished = Bus(), Task(other())
@@ -68,6 +69,7 @@ def test_a_task_that_has_ended_is_judged_before_the_request_returns() -> None:
     assert run(act)[0] == (True, State(True, None, False, 0), "CloseError")
 
 
+@pytest.mark.guarantee("CLOSE-46")
 def test_the_verdict_comes_when_the_task_ends_and_not_before() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -80,6 +82,7 @@ def test_the_verdict_comes_when_the_task_ends_and_not_before() -> None:
     assert run(act)[0] == ("quiescent", "teardown-never-entered", NONE)
 
 
+@pytest.mark.guarantee("CLOSE-53")
 def test_a_teardown_that_nobody_started_is_closed() -> None:
     kept: list[Any] = []
 
@@ -95,6 +98,7 @@ def test_a_teardown_that_nobody_started_is_closed() -> None:
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-50")
 def test_the_task_carries_nothing_of_the_round() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus, seen = Bus(), []
@@ -106,6 +110,7 @@ def test_the_task_carries_nothing_of_the_round() -> None:
     assert run(act)[0] == (set(), True)
 
 
+@pytest.mark.guarantee("CLOSE-52")
 def test_nothing_in_the_process_knows_a_round_that_is_over() -> None:
     def holders() -> dict[str, int]:
         names = [name for name in sys.modules if name.startswith("lastbus._close")]
@@ -144,6 +149,7 @@ MAKERS = {
 }
 
 
+@pytest.mark.guarantee("CLOSE-41")
 @pytest.mark.parametrize("maker", MAKERS)
 def test_what_is_spawned_is_a_true_task(maker: str) -> None:
     async def act(loop: Loop, found: House) -> Any:
@@ -156,6 +162,7 @@ def test_what_is_spawned_is_a_true_task(maker: str) -> None:
     assert run(act)[0] == (True, True, ALL)
 
 
+@pytest.mark.guarantee("CLOSE-41")
 def test_a_teardown_that_ran_in_the_factory_has_no_task() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -166,6 +173,7 @@ def test_a_teardown_that_ran_in_the_factory_has_no_task() -> None:
     assert run(act)[0] == (None, True, ALL)
 
 
+@pytest.mark.guarantee("CLOSE-39")
 def test_a_started_teardown_is_not_touched_whatever_is_raised() -> None:
     states: list[str] = []
 
@@ -189,6 +197,7 @@ def test_a_started_teardown_is_not_touched_whatever_is_raised() -> None:
     assert states == [inspect.CORO_CREATED, inspect.CORO_SUSPENDED]
 
 
+@pytest.mark.guarantee("CLOSE-42")
 @pytest.mark.parametrize("hook", ["criterion", "waiters"])
 def test_nothing_that_fails_after_the_acceptance_takes_it_back(hook: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def boom(*_: object) -> Any:
@@ -217,6 +226,7 @@ def test_nothing_that_fails_after_the_acceptance_takes_it_back(hook: str, monkey
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-57")
 def test_even_without_the_check_a_shadowed_task_is_watched(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(adoption, "_is_hostile", lambda task: False)
 
@@ -229,6 +239,7 @@ def test_even_without_the_check_a_shadowed_task_is_watched(monkeypatch: pytest.M
     assert run(act)[0] == ("teardown-never-entered", State(True, None, False, 0))
 
 
+@pytest.mark.guarantee("CLOSE-61")
 def test_no_line_of_the_close_asks_a_task_or_a_future_anything() -> None:
     """Only class functions are used on what a stranger may have made; the fence and the drain look at our own tasks."""
     asked = [
@@ -248,6 +259,7 @@ def test_no_line_of_the_close_asks_a_task_or_a_future_anything() -> None:
 # -- decoys ---------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("CLOSE-65")
 def test_whoever_waits_on_a_decoy_gets_the_true_outcome() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus, decoy = Bus(), Future()
@@ -268,6 +280,7 @@ def test_whoever_waits_on_a_decoy_gets_the_true_outcome() -> None:
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-65")
 def test_a_close_that_began_on_a_decoy_is_released() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -295,6 +308,27 @@ def test_a_close_that_began_on_a_decoy_is_released() -> None:
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-72")
+def test_a_decoy_that_is_no_future_keeps_the_outcome_from_nobody() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus, decoy = Bus(), Future()
+        waiting = Task(asyncio.wait({decoy}))
+
+        def make(coro: Any) -> Any:
+            bus._close_future = "no future"  # type: ignore[assignment]
+            loop.call_soon(lambda: setattr(bus, "_close_future", decoy))
+            return Task(other(), loop=loop)
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        return await outcome(closing), await ended(waiting), bus._teardown_error_kind
+
+    value, found = run(act)
+
+    assert value == ("teardown-never-entered", True, None)
+    assert clean(found)
+
+
 class Touchy(asyncio.Future):  # type: ignore[type-arg]
     """A future that cannot be hashed or compared."""
 
@@ -305,6 +339,7 @@ class Touchy(asyncio.Future):  # type: ignore[type-arg]
         raise RuntimeError("compared")
 
 
+@pytest.mark.guarantee("CLOSE-66")
 @pytest.mark.parametrize("name", [*DECOYS, "touchy"])
 def test_the_question_for_a_decoy_is_answered_for_everything_and_asks_nothing(name: str) -> None:
     async def act(loop: Loop, found: House) -> Any:
@@ -318,6 +353,7 @@ def test_the_question_for_a_decoy_is_answered_for_everything_and_asks_nothing(na
     assert run(act)[0] == (True, [])
 
 
+@pytest.mark.guarantee("CLOSE-66", "CLOSE-73")
 def test_an_empty_field_and_the_rounds_own_future_are_no_decoys() -> None:
     async def act(loop: Loop, found: House) -> Any:
         future = Future()
@@ -326,6 +362,7 @@ def test_an_empty_field_and_the_rounds_own_future_are_no_decoys() -> None:
     assert run(act)[0] == (False, False)
 
 
+@pytest.mark.guarantee("CLOSE-67")
 def test_a_credential_that_cannot_be_hashed_is_recognised() -> None:
     async def act(loop: Loop, found: House) -> Any:
         credential = Touchy()
@@ -335,6 +372,7 @@ def test_a_credential_that_cannot_be_hashed_is_recognised() -> None:
     assert run(act)[0] == (False, True)
 
 
+@pytest.mark.guarantee("CLOSE-68")
 def test_a_credential_is_known_by_itself_and_not_by_its_number() -> None:
     async def act(loop: Loop, found: House) -> Any:
         stranger, credential = Future(), Future()
@@ -346,6 +384,7 @@ def test_a_credential_is_known_by_itself_and_not_by_its_number() -> None:
     assert run(act)[0] is True
 
 
+@pytest.mark.guarantee("CLOSE-68")
 def test_a_close_keeps_nothing_alive_and_a_decoy_is_never_remembered() -> None:
     before = len(ACCEPTED)
 
@@ -373,6 +412,7 @@ def test_a_close_keeps_nothing_alive_and_a_decoy_is_never_remembered() -> None:
     assert len(ACCEPTED) == before
 
 
+@pytest.mark.guarantee("CLOSE-74")
 def test_a_round_that_ends_late_leaves_the_retry_alone() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -411,6 +451,7 @@ def test_a_round_that_ends_late_leaves_the_retry_alone() -> None:
 # -- the judgment ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("CLOSE-75")
 @pytest.mark.parametrize("step", ["is_accepted", "_tidy", "_mirror", "_record"])
 def test_the_verdict_stands_whatever_fails_after_it(step: str, monkeypatch: pytest.MonkeyPatch) -> None:
     def boom(*_: object) -> Any:
@@ -431,6 +472,7 @@ def test_the_verdict_stands_whatever_fails_after_it(step: str, monkeypatch: pyte
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-87")
 def test_a_tampered_round_is_signalled_once_however_often_it_is_judged() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -455,9 +497,41 @@ def test_a_tampered_round_is_signalled_once_however_often_it_is_judged() -> None
     assert sum(TAMPERED in each for each in found.signals) == 1
 
 
+@pytest.mark.guarantee("CLOSE-85")
+@pytest.mark.parametrize("how", ["adopted", "by-hand"])
+def test_what_breaks_a_teardown_is_recorded_and_never_left_unread(how: str) -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        seen = set()
+        for _ in range(10):
+            bus, error = Bus(), ValueError("broken")
+
+            async def broken(error: Exception = error) -> None:
+                raise error
+
+            def make(coro: Any, bus: Bus = bus) -> Any:
+                return makes_then_raises(bus, loop, coro) if how == "adopted" else by_hand(coro)
+
+            bus._release = broken  # type: ignore[method-assign]
+            loop.set_task_factory(None)
+            closing = Task(bus.close())
+            factory(loop, make)
+            first = await outcome(closing)
+            await turns(2)
+            seen.add((first, bus._teardown_error_kind, bus._teardown_task_error is error, bus.state))
+            gc.collect()
+        return seen
+
+    value, found = run(act)
+
+    broken = "teardown-incomplete from ValueError"
+    assert value == {(broken, "ValueError", True, State(True, None, False, 1))}
+    assert clean(found)
+
+
 # -- waiting for it -------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.guarantee("CLOSE-78")
 def test_a_caller_that_is_cancelled_leaves_the_shared_future_alone() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -476,6 +550,7 @@ def test_a_caller_that_is_cancelled_leaves_the_shared_future_alone() -> None:
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-78")
 def test_the_outcome_reaches_every_caller_and_a_late_one_at_once() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -488,6 +563,7 @@ def test_the_outcome_reaches_every_caller_and_a_late_one_at_once() -> None:
     assert run(act)[0] == ["returned"] * 3
 
 
+@pytest.mark.guarantee("CLOSE-78")
 def test_an_error_that_nobody_waits_for_any_more_is_not_complained_about() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
@@ -507,6 +583,7 @@ def test_an_error_that_nobody_waits_for_any_more_is_not_complained_about() -> No
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-73")
 def test_a_retry_after_an_emptied_credential_is_a_real_round() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()

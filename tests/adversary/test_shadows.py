@@ -131,20 +131,48 @@ DRAIN_LOST = UNBOUNDED._replace(
 
 ROWS = [
     # On the close's future.
-    pytest.param(Row(on_the_future(add_done_callback=lambda *_, **__: None), RETURNED), id="future-add-nothing"),
-    pytest.param(Row(on_the_future(add_done_callback=boom), RETURNED), id="future-add-raises"),
-    pytest.param(Row(on_the_future(get_loop=lambda: "no loop"), RETURNED), id="future-get_loop"),
-    pytest.param(Row(on_the_future(done=lambda: False), RETURNED), id="future-done"),
+    pytest.param(
+        Row(on_the_future(add_done_callback=lambda *_, **__: None), RETURNED),
+        marks=pytest.mark.guarantee("CLOSE-77"),
+        id="future-add-nothing",
+    ),
+    pytest.param(
+        Row(on_the_future(add_done_callback=boom), RETURNED),
+        marks=pytest.mark.guarantee("CLOSE-77"),
+        id="future-add-raises",
+    ),
+    pytest.param(
+        Row(on_the_future(get_loop=lambda: "no loop"), RETURNED),
+        marks=pytest.mark.guarantee("CLOSE-77"),
+        id="future-get_loop",
+    ),
+    pytest.param(
+        Row(on_the_future(done=lambda: False), RETURNED), marks=pytest.mark.guarantee("CLOSE-77"), id="future-done"
+    ),
     pytest.param(Row(on_the_future(set_result=lambda *_: None), RETURNED), id="future-set_result"),
     pytest.param(Row(on_the_future(set_exception=lambda *_: None), RETURNED), id="future-set_exception"),
     pytest.param(Row(on_the_future(exception=boom), RETURNED), id="future-exception"),
     pytest.param(Row(on_the_future(result=boom), RETURNED), id="future-result"),
     pytest.param(Row(on_the_future(cancel=boom), RETURNED), id="future-cancel"),
-    pytest.param(Row(unsettable_and_another_coroutine, NEVER), id="future-unsettable-and-another-coroutine"),
+    pytest.param(
+        Row(unsettable_and_another_coroutine, NEVER),
+        marks=pytest.mark.guarantee("CLOSE-77"),
+        id="future-unsettable-and-another-coroutine",
+    ),
     # On the loop.
-    pytest.param(Row(None, RETURNED, prepare=counts_futures), id="loop-counts-futures"),
-    pytest.param(Row(None, RETURNED, prepare=makes_no_futures), id="loop-makes-no-futures"),
-    pytest.param(Row(None, DRAIN_LOST, in_flight=True, prepare=makes_no_futures), id="loop-makes-no-futures-with-work"),
+    pytest.param(
+        Row(None, RETURNED, prepare=counts_futures), marks=pytest.mark.guarantee("CLOSE-79"), id="loop-counts-futures"
+    ),
+    pytest.param(
+        Row(None, RETURNED, prepare=makes_no_futures),
+        marks=pytest.mark.guarantee("CLOSE-79"),
+        id="loop-makes-no-futures",
+    ),
+    pytest.param(
+        Row(None, DRAIN_LOST, in_flight=True, prepare=makes_no_futures),
+        marks=pytest.mark.guarantee("RES-R15a"),
+        id="loop-makes-no-futures-with-work",
+    ),
     # On the bus.
     pytest.param(Row(None, RAW, prepare=poisoned(done=boom, get_loop=boom)), id="work-done-raises"),
     pytest.param(Row(None, RAW, prepare=poisoned(done=lambda: False, get_loop=boom)), id="work-get_loop-raises"),
@@ -154,15 +182,27 @@ ROWS = [
         id="work-is-no-task",
     ),
     pytest.param(
-        Row(None, RETURNED, prepare=on_the_bus(request_close=boom, _refuse_from_inside=boom)), id="bus-own-verbs"
+        Row(None, RETURNED, prepare=on_the_bus(request_close=boom, _refuse_from_inside=boom)),
+        marks=pytest.mark.guarantee("CLOSE-80"),
+        id="bus-own-verbs",
     ),
-    pytest.param(Row(None, RETURNED, prepare=on_the_bus(_on_teardown_done=boom)), id="bus-on_teardown_done-raises"),
+    pytest.param(
+        Row(None, RETURNED, prepare=on_the_bus(_on_teardown_done=boom)),
+        marks=pytest.mark.guarantee("CLOSE-83"),
+        id="bus-on_teardown_done-raises",
+    ),
     pytest.param(
         Row(None, RETURNED, prepare=on_the_bus(_on_teardown_done=lambda _: None)), id="bus-on_teardown_done-nothing"
+    ),
+    pytest.param(
+        Row(lambda bus, loop, coro: Task(other(), loop=loop), NEVER, prepare=on_the_bus(_on_teardown_done=boom)),
+        marks=pytest.mark.guarantee("CLOSE-83"),
+        id="bus-on_teardown_done-and-another-coroutine",
     ),
     pytest.param(Row(None, RETURNED, prepare=spawns_and_finishes), id="bus-spawns-and-finishes"),
     pytest.param(
         Row(None, UNBOUNDED._replace(state=State(True, "PENDING", False, 0)), prepare=spawns_nothing_known),
+        marks=pytest.mark.guarantee("RES-R12a'"),
         id="bus-spawns-nothing-known",
     ),
 ]

@@ -214,33 +214,57 @@ def of(cls: Any) -> Make:
 REFUSED = refused("teardown-hostile-task-methods")
 
 ROWS = [
-    pytest.param(Row(overriding("add_done_callback"), REFUSED), id="overrides-add_done_callback"),
-    pytest.param(Row(overriding("done"), REFUSED), id="overrides-done"),
-    pytest.param(Row(overriding("cancelled"), REFUSED), id="overrides-cancelled"),
-    pytest.param(Row(overriding("exception"), REFUSED), id="overrides-exception"),
-    pytest.param(Row(overriding("get_loop"), REFUSED), id="overrides-get_loop"),
-    pytest.param(Row(shadowed("add_done_callback"), REFUSED), id="shadows-add_done_callback"),
-    pytest.param(Row(shadowed("done"), REFUSED), id="shadows-done"),
-    pytest.param(Row(shadowed("cancelled"), REFUSED), id="shadows-cancelled"),
-    pytest.param(Row(shadowed("exception"), REFUSED), id="shadows-exception"),
-    pytest.param(Row(shadowed("get_loop"), REFUSED), id="shadows-get_loop"),
-    pytest.param(Row(slotted_and_shadowed, REFUSED), id="slotted-and-shadowed"),
-    pytest.param(Row(aliased, REFUSED), id="aliased"),
-    pytest.param(Row(equal_to_everything, REFUSED), id="equal-to-everything"),
-    pytest.param(Row(equal_to_everything_and_another_coroutine, REFUSED), id="equal-and-another-coroutine"),
-    pytest.param(Row(described, REFUSED), id="described"),
-    pytest.param(Row(answering, REFUSED), id="answering"),
-    pytest.param(Row(undeletable, REFUSED), id="undeletable"),
-    pytest.param(Row(unsettable, REFUSED), id="unsettable"),
-    pytest.param(Row(uncancellable, REFUSED), id="uncancellable"),
-    pytest.param(Row(noting_what_is_set, RETURNED), id="noting-what-is-set"),
-    pytest.param(Row(of(Empty), RETURNED), id="empty-subclass"),
-    pytest.param(Row(of(Slotted), RETURNED), id="slotted"),
-    pytest.param(Row(with_more_attributes, RETURNED), id="with-more-attributes"),
+    pytest.param(
+        Row(overriding("add_done_callback"), REFUSED),
+        marks=pytest.mark.guarantee("CLOSE-55"),
+        id="overrides-add_done_callback",
+    ),
+    pytest.param(Row(overriding("done"), REFUSED), marks=pytest.mark.guarantee("CLOSE-55"), id="overrides-done"),
+    pytest.param(
+        Row(overriding("cancelled"), REFUSED), marks=pytest.mark.guarantee("CLOSE-55"), id="overrides-cancelled"
+    ),
+    pytest.param(
+        Row(overriding("exception"), REFUSED), marks=pytest.mark.guarantee("CLOSE-55"), id="overrides-exception"
+    ),
+    pytest.param(
+        Row(overriding("get_loop"), REFUSED), marks=pytest.mark.guarantee("CLOSE-55"), id="overrides-get_loop"
+    ),
+    pytest.param(
+        Row(shadowed("add_done_callback"), REFUSED),
+        marks=pytest.mark.guarantee("CLOSE-59"),
+        id="shadows-add_done_callback",
+    ),
+    pytest.param(Row(shadowed("done"), REFUSED), marks=pytest.mark.guarantee("CLOSE-59"), id="shadows-done"),
+    pytest.param(Row(shadowed("cancelled"), REFUSED), marks=pytest.mark.guarantee("CLOSE-59"), id="shadows-cancelled"),
+    pytest.param(Row(shadowed("exception"), REFUSED), marks=pytest.mark.guarantee("CLOSE-59"), id="shadows-exception"),
+    pytest.param(Row(shadowed("get_loop"), REFUSED), marks=pytest.mark.guarantee("CLOSE-59"), id="shadows-get_loop"),
+    pytest.param(
+        Row(slotted_and_shadowed, REFUSED), marks=pytest.mark.guarantee("CLOSE-59"), id="slotted-and-shadowed"
+    ),
+    pytest.param(Row(aliased, REFUSED), marks=pytest.mark.guarantee("CLOSE-57", "CLOSE-59"), id="aliased"),
+    pytest.param(Row(equal_to_everything, REFUSED), marks=pytest.mark.guarantee("CLOSE-56"), id="equal-to-everything"),
+    pytest.param(
+        Row(equal_to_everything_and_another_coroutine, REFUSED),
+        marks=pytest.mark.guarantee("CLOSE-56"),
+        id="equal-and-another-coroutine",
+    ),
+    pytest.param(Row(described, REFUSED), marks=pytest.mark.guarantee("CLOSE-56"), id="described"),
+    pytest.param(Row(answering, REFUSED), marks=pytest.mark.guarantee("CLOSE-58", "RES-R12c"), id="answering"),
+    pytest.param(Row(undeletable, REFUSED), marks=pytest.mark.guarantee("CLOSE-59"), id="undeletable"),
+    pytest.param(Row(unsettable, REFUSED), marks=pytest.mark.guarantee("CLOSE-59", "RES-R3"), id="unsettable"),
+    pytest.param(Row(uncancellable, REFUSED), marks=pytest.mark.guarantee("RES-R3"), id="uncancellable"),
+    pytest.param(Row(noting_what_is_set, RETURNED), marks=pytest.mark.guarantee("CLOSE-50"), id="noting-what-is-set"),
+    pytest.param(Row(of(Empty), RETURNED), marks=pytest.mark.guarantee("CLOSE-60"), id="empty-subclass"),
+    pytest.param(Row(of(Slotted), RETURNED), marks=pytest.mark.guarantee("CLOSE-60"), id="slotted"),
+    pytest.param(
+        Row(with_more_attributes, RETURNED), marks=pytest.mark.guarantee("CLOSE-60"), id="with-more-attributes"
+    ),
     pytest.param(Row(of(Incomparable), RETURNED), id="incomparable"),
     pytest.param(Row(of_a_watchful_metaclass, RETURNED), id="of-a-watchful-metaclass"),
     pytest.param(
-        Row(hostile_but_too_late, RETURNED._replace(state=State(True, "OK", True, 1))), id="hostile-but-too-late"
+        Row(hostile_but_too_late, RETURNED._replace(state=State(True, "OK", True, 1))),
+        marks=pytest.mark.guarantee("CLOSE-57", "CLOSE-61"),
+        id="hostile-but-too-late",
     ),
 ]
 

@@ -25,6 +25,13 @@ class Adoption(Acceptance):
     """Spawns the teardown in the context in which the bus was built, and binds the round to its task."""
 
     def _spawn_teardown(self, loop: asyncio.AbstractEventLoop, future: Future[None]) -> Task[None] | None:
+        """Start the teardown and return its task, or None if it ran to its end within the loop's task factory.
+
+        Raises only while nothing has begun; the coroutine is closed then. A task that drives the coroutine is found
+        wherever it is; without one the coroutine gets a task of ours. No field of the bus names a task to trust.
+
+        Keeps: CLOSE-37, CLOSE-38, CLOSE-39, CLOSE-40, CLOSE-41, CLOSE-42, RES-R12b.
+        """
         runs = self._teardown_runs
         coro = self._teardown_entry()
         made, error = _ask_factory(self, loop, coro)
@@ -42,6 +49,10 @@ class Adoption(Acceptance):
         return task
 
     async def _teardown_entry(self) -> None:
+        """What the task runs. Its frame shows the bus and nothing of the round, so there is nothing in it to forge.
+
+        Keeps: CLOSE-48, CLOSE-49.
+        """
         await self._teardown()
 
     async def _teardown(self) -> None:
@@ -64,6 +75,10 @@ def _ask_factory(
 
 
 def _refuse_foreign(task: Task[Any], loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, None]) -> None:
+    """Refuse, by name, a task that cannot be relied on, as long as the teardown has not begun in it.
+
+    Keeps: CLOSE-54, CLOSE-55, RES-R3.
+    """
     why = _objection(task, loop)
     if why is None or not _unstarted(coro):
         return
@@ -87,7 +102,12 @@ def _objection(task: Task[Any], loop: asyncio.AbstractEventLoop) -> str | None:
 
 
 def _is_hostile(task: Task[Any]) -> bool:
-    """Whether the task's class overrides a method that we use, or the task itself hides one (found by deleting it)."""
+    """Whether the task's class overrides a method that we use, or the task itself hides one (found by deleting it).
+
+    Neither the task nor its class is asked: classes are read through `type`'s own descriptors.
+
+    Keeps: CLOSE-55, CLOSE-56, CLOSE-58, CLOSE-59, CLOSE-60, RES-R12c.
+    """
     if any(_lookup(type(task), name) is not plain for name, plain in _PLAIN.items()):
         return True
     for name in _USED:

@@ -25,7 +25,8 @@ class Completion(Adoption):
         at its own deadline while the close goes on. A close that failed raises `CloseError`; calling again retries.
         Inside a handler the call is refused (`self-close`): call `request_close()` there and return.
 
-        Keeps: CAP-12, CAP-14, CAP-15, CAP-16, CAP-17, CAP-31.
+        Keeps: CAP-12, CAP-14, CAP-15, CAP-16, CAP-17, CAP-31, CLOSE-46, CLOSE-78, CLOSE-80, RES-MEM, RES-R1, RES-R4,
+        RES-R12a', RES-R15a, RES-T1, RES-T2.3, RES-T2.6, RES-TIMER.
         """
         limit = check_optional_seconds("timeout", timeout)
         Completion._refuse_from_inside(self)
@@ -38,6 +39,10 @@ class Completion(Adoption):
             raise error
 
     def _refuse_from_inside(self) -> None:
+        """Refuse a handler that would wait for its own end; whatever cannot be seen from here is bounded by the drain.
+
+        Keeps: RES-T2.1, RES-T2.4, RES-T2.5.
+        """
         field = self._close_future
         if field is not None and is_future(field) and Future.done(field):
             return
@@ -46,6 +51,12 @@ class Completion(Adoption):
 
 
 async def _ended_in_time(future: Future[None], limit: float | None) -> bool:
+    """Wait for `future` on a future of our own; whether it ended within `limit`. None is for ever: no timer is made.
+
+    Only class functions are used, on the future and for making one, so nothing in front of them is consulted.
+
+    Keeps: CLOSE-77, CLOSE-78, CLOSE-79, RES-R15b.
+    """
     waiter: Future[bool] = Future()
 
     def wake(in_time: bool) -> None:

@@ -24,6 +24,10 @@ def bind(
 
     Without a task somebody else has driven `coro`: acceptance tells those who wait, and if it is over already, the
     round is judged here and now.
+
+    Keeps: CLOSE-43, CLOSE-44, CLOSE-45, CLOSE-47, CLOSE-48, CLOSE-50, CLOSE-51, CLOSE-52, CLOSE-53, CLOSE-57, CLOSE-61,
+    CLOSE-62, CLOSE-65, CLOSE-68, CLOSE-70, CLOSE-75, CLOSE-76, CLOSE-77, CLOSE-83, CLOSE-87, CLOSE-88, RES-R2,
+    RES-R12a, RES-R13a, RES-R13b, RES-R13c, RES-R13d, RES-R14a, RES-R15c.
     """
     decoys: list[Any] = []
     judged = False
@@ -59,6 +63,10 @@ def bind(
 
 
 def _tell_waiters(bus: CloseState) -> None:
+    """The close has begun; a bus that cannot say so to everybody closes all the same.
+
+    Keeps: CLOSE-42.
+    """
     try:
         bus._on_round_bound()
     except Exception:
@@ -68,7 +76,10 @@ def _tell_waiters(bus: CloseState) -> None:
 def _tidy(
     bus: CloseState, ended: Task[Any] | None, future: Future[None], decoys: list[Any], never_entered: bool
 ) -> None:
-    """Leave the bus with a credential that has an outcome, or with none, so that the next close is bounded."""
+    """Leave the bus with a credential that has an outcome, or with none, so that the next close is bounded.
+
+    Keeps: CLOSE-63, CLOSE-64.
+    """
     if ended is not None and bus._teardown_task is ended:
         bus._teardown_task = None
     field = bus._close_future
@@ -80,12 +91,18 @@ def _tidy(
 
 
 def _is_decoy(field: object, future: Future[None]) -> bool:
-    """Whether `field` was put there by a stranger. None is not a decoy, nor is the credential of a later round."""
+    """Whether `field` was put there by a stranger. None is not a decoy, nor is the credential of a later round.
+
+    Keeps: CLOSE-66, CLOSE-67, CLOSE-68, CLOSE-69, CLOSE-71, CLOSE-73, CLOSE-74.
+    """
     return field is not None and field is not future and not is_accepted(field)
 
 
 def _mirror(future: Future[None], decoys: list[Any]) -> None:
-    """Whoever waits on something that was put in the future's place gets the true outcome too."""
+    """Whoever waits on something that was put in the future's place gets the true outcome too.
+
+    Keeps: CLOSE-65, CLOSE-72.
+    """
     error = Future.exception(future)
     for decoy in decoys:
         try:
@@ -107,6 +124,10 @@ def _cause(future: Future[None]) -> BaseException | None:
 
 
 def _record(bus: CloseState, task: Task[Any] | None, future: Future[None], tampered: bool) -> None:
+    """Note how the task ended, say if somebody else has settled the close, and let observers know.
+
+    Keeps: CLOSE-83, CLOSE-85, CLOSE-87, RES-R12a.
+    """
     if task is not None and Task.cancelled(task):
         bus._teardown_error_kind, bus._teardown_task_error = "cancelled", None
     else:
