@@ -84,6 +84,7 @@ async def test_kind_and_error_of_the_last_teardown_are_recorded_together() -> No
     assert (rig.state, rig.calls) == (State(True, "OK", False, 3), ONCE)
 
 
+@pytest.mark.guarantee("CLOSE-85")
 async def test_the_error_of_a_teardowns_task_is_always_read(hygiene: list[str]) -> None:
     outcomes = set()
     for make in (lazily, and_raises, eagerly):
@@ -135,6 +136,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
     return [each.levelname for each in caplog.records if TAMPERED in each.getMessage()]
 
 
+@pytest.mark.guarantee("CLOSE-87")
 async def test_a_close_that_somebody_else_settled_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     rig = Rig()
     made: list[asyncio.Task[None]] = []
@@ -154,6 +156,7 @@ async def test_a_close_that_somebody_else_settled_is_told_once(caplog: pytest.Lo
     assert rig._teardown_error_kind == TAMPERED
 
 
+@pytest.mark.guarantee("CLOSE-87")
 @pytest.mark.parametrize("make", [lazily, and_raises, eagerly, something_else])
 async def test_an_honest_round_is_not_taken_for_one_that_somebody_else_settled(
     make: Any, caplog: pytest.LogCaptureFixture
@@ -169,6 +172,7 @@ async def test_an_honest_round_is_not_taken_for_one_that_somebody_else_settled(
     assert rig._teardown_error_kind is None
 
 
+@pytest.mark.guarantee("CLOSE-88")
 async def test_nothing_that_is_forged_on_the_bus_keeps_that_from_being_told(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
