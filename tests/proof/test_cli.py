@@ -31,7 +31,15 @@ def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
 
 @pytest.mark.parametrize(
     "command",
-    [["replay"], ["prove"], ["ledger"], ["ledger", "show"], ["frozen", "check"], ["frozen", "update"]],
+    [
+        ["replay"],
+        ["prove"],
+        ["ledger"],
+        ["ledger", "show"],
+        ["frozen", "check"],
+        ["frozen", "update"],
+        ["frozen", "history"],
+    ],
     ids=" ".join,
 )
 def test_every_command_explains_itself_with_an_example(lastbus, command):

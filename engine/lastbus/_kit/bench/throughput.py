@@ -14,7 +14,11 @@ LOADS: Final = {"steady": steady, "burst": burst}
 AIMS: Final = {("steady", 1): 0.35, ("steady", 10): 0.42, ("burst", 1): 0.45, ("burst", 10): 0.60}
 WARM_UP_EVENTS: Final = 16
 SAMPLE_CPU_SECONDS: Final = 0.25
-"""A contender whose warm-up says that it needs longer gets fewer events, and its figure says how many."""
+"""A rival whose warm-up says that it needs longer gets fewer events, and its figure says how many.
+
+The bus and the bare tasks that it is compared with always run the same number: the longer a burst is, the more each
+event of it costs.
+"""
 
 
 def measure(make_bus: MakeBus, events: int, rounds: int, rivals: bool, aimed: bool) -> Iterator[Figure | Skipped]:
@@ -44,7 +48,9 @@ def _sample(name: str, make: Callable[[], Contender], load: str, handlers: int, 
         await contender.open(tally.handlers(handlers))
         try:
             warm_up = await rough_cpu_seconds(lambda: LOADS[load](contender, tally, WARM_UP_EVENTS, handlers))
-            count = least[name] = _affordable(least[name], warm_up / WARM_UP_EVENTS)
+            if name in RIVALS:
+                least[name] = _affordable(least[name], warm_up / WARM_UP_EVENTS)
+            count = least[name]
             return await cpu_seconds(lambda: LOADS[load](contender, tally, count, handlers)) / count
         finally:
             await contender.close()
