@@ -17,6 +17,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+import pytest
+
 from lastbus._close.closer import Closer
 from lastbus.proof.watchdog import QuiescenceLoop, hangs
 
@@ -89,7 +91,10 @@ class Bus(Closer):
         return task
 
 
-Make = Callable[[Bus, Loop, Coroutine[Any, Any, None]], Any]
+Coro = Coroutine[Any, Any, None]
+Make = Callable[[Bus, Loop, Coro], Any]
+
+EAGER = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python has eager tasks from 3.12 on")
 
 
 def _credential(held: Any) -> str | None:
@@ -103,6 +108,24 @@ def _credential(held: Any) -> str | None:
         return "CANCELLED"
     error = Future.exception(held)
     return "OK" if error is None else kind_of(error)
+
+
+class Never:
+    """Can be awaited, for ever, and is no future."""
+
+    def __await__(self) -> Any:
+        return Future().__await__()
+
+
+class LiesToBe:
+    """Says that it is of a class that it is not of."""
+
+    def __init__(self, claimed: type) -> None:
+        self.claimed = claimed
+
+    @property
+    def __class__(self) -> Any:
+        return self.claimed
 
 
 async def other() -> None:
@@ -239,6 +262,16 @@ def run(act: Callable[[Loop, House], Coroutine[Any, Any, Any]]) -> tuple[Any, Ho
             loop.set_task_factory(None)
             loop.close()
     return value, found
+
+
+def factory(loop: Loop, make: Callable[[Coro], Any]) -> None:
+    """Let `make(coro)` make the loop's tasks from now on."""
+    loop.set_task_factory(lambda _, coro, **__: make(coro))
+
+
+def clean(found: House) -> bool:
+    """Whether nothing was left on the floor."""
+    return found.residue == []
 
 
 def play(row: Row) -> Played:

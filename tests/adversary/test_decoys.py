@@ -8,19 +8,22 @@ conservative, and never a silent success.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from tests.adversary.stage import (
     ALL,
+    EAGER,
     NEVER,
     NONE,
     RETURNED,
     TAMPERED,
     TWICE,
     Bus,
+    Coro,
+    LiesToBe,
     Loop,
     Make,
     Row,
@@ -30,9 +33,7 @@ from tests.adversary.stage import (
     other,
     play,
 )
-from tests.adversary.test_factories import EAGER
 
-Coro = Coroutine[Any, Any, None]
 Decoy = Callable[[Bus, Loop], Any]
 
 
@@ -64,12 +65,6 @@ def raising_eq(bus: Bus, loop: Loop) -> Any:
     return RaisingEq(loop=loop)
 
 
-class Liar:
-    @property
-    def __class__(self) -> Any:
-        return asyncio.Future
-
-
 class Bomb:
     @property
     def __class__(self) -> Any:
@@ -98,7 +93,7 @@ DECOYS: dict[str, Decoy] = {
     "unhashable": lambda bus, loop: Unhashable(loop=loop),
     "raising-hash": raising_hash,
     "raising-eq": raising_eq,
-    "liar": lambda bus, loop: Liar(),
+    "liar": lambda bus, loop: LiesToBe(asyncio.Future),
     "bomb": lambda bus, loop: Bomb(),
     "object": lambda bus, loop: object(),
     "number": lambda bus, loop: 3,

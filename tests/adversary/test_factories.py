@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
 
 from tests.adversary.stage import (
+    EAGER,
     NEVER,
     NONE,
     RETURNED,
     TAMPERED,
     UNBOUNDED,
     Bus,
+    Coro,
+    LiesToBe,
     Loop,
     Row,
     State,
@@ -29,8 +31,6 @@ from tests.adversary.stage import (
     refused,
 )
 
-Coro = Coroutine[Any, Any, None]
-EAGER = pytest.mark.skipif(sys.version_info < (3, 12), reason="Python has eager tasks from 3.12 on")
 WRITES_THROUGH = pytest.mark.skipif(
     sys.version_info < (3, 13), reason="a write to another frame's locals takes effect from Python 3.13 on"
 )
@@ -93,12 +93,6 @@ def finished_future(bus: Bus, loop: Loop, coro: Coro) -> Any:
 class Awaitable:
     def __await__(self) -> Any:
         yield
-
-
-class Liar:
-    @property
-    def __class__(self) -> Any:
-        return asyncio.Task
 
 
 class Proxy:
@@ -242,6 +236,17 @@ def rebinds_self(bus: Bus, loop: Loop, coro: Coro) -> Any:
     return Task(coro, loop=loop)
 
 
+def rewrites_a_frame_above(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    """Rebind the future in the frame that is about to hand it to the watchdog."""
+    frame = sys._getframe()
+    while frame is not None:
+        if frame.f_code.co_name == "_spawn_teardown":
+            frame.f_locals["future"] = loop.create_future()
+            break
+        frame = frame.f_back  # type: ignore[assignment]
+    return Task(coro, loop=loop)
+
+
 def runs_the_entry_of_another_bus(bus: Bus, loop: Loop, coro: Coro) -> Any:
     bus.kept.append(Bus())
     return Task(bus.kept[-1]._teardown_entry(), loop=loop)
@@ -302,7 +307,7 @@ ROWS = [
     pytest.param(Row(lambda bus, loop, coro: None, RETURNED), marks=pytest.mark.guarantee("CLOSE-40"), id="nothing"),
     pytest.param(Row(lambda bus, loop, coro: 42, RETURNED), marks=pytest.mark.guarantee("CLOSE-40"), id="number"),
     pytest.param(
-        Row(lambda bus, loop, coro: Liar(), RETURNED),
+        Row(lambda bus, loop, coro: LiesToBe(asyncio.Task), RETURNED),
         marks=pytest.mark.guarantee("CLOSE-40"),
         id="liar-about-its-class",
     ),
@@ -348,6 +353,11 @@ ROWS = [
         Row(rebinds_self, RETURNED),
         marks=[WRITES_A_COPY, pytest.mark.guarantee("RES-R13d")],
         id="rebinds-self-in-a-copy",
+    ),
+    pytest.param(
+        Row(rewrites_a_frame_above, RETURNED),
+        marks=pytest.mark.guarantee("RES-R13d"),
+        id="rewrites-a-frame-above",
     ),
     # Forgers.
     pytest.param(

@@ -10,7 +10,6 @@ import asyncio
 import contextvars
 import signal
 import threading
-from collections.abc import Coroutine
 from typing import Any
 
 import pytest
@@ -29,18 +28,17 @@ from tests.adversary.stage import (
     Future,
     House,
     Loop,
+    Never,
     State,
     Task,
+    clean,
     ended,
+    factory,
     other,
     outcome,
     run,
     turns,
 )
-from tests.adversary.test_rounds import clean, factory
-from tests.adversary.test_shadows import Never
-
-Coro = Coroutine[Any, Any, None]
 
 
 @pytest.mark.guarantee("RES-R1", "RES-TIMER")
@@ -198,7 +196,7 @@ def test_whoever_rewrites_the_watchdogs_memory_makes_the_close_hang() -> None:
         closing = Task(bus.close())
         factory(loop, make)
         verdict = await hangs(closing), bus.calls
-        Future.set_result(bus.kept[0] if bus.kept else bus._close_future, None)
+        Future.set_result(bus._close_future, None)
         return verdict, await ended(closing)
 
     value, _ = run(act)
@@ -248,6 +246,30 @@ def test_a_loop_that_breaks_the_wait_of_the_drain_makes_the_close_hang() -> None
 
     assert value == (("quiescent", State(True, "PENDING", True, 1), NONE), ["asked"])
     assert "AttributeError in the loop" in found.residue
+
+
+@pytest.mark.guarantee("RES-R15a")
+def test_a_loop_whose_timer_never_fires_takes_the_bound_off_the_drain() -> None:
+    class Silent:
+        def cancel(self) -> None:
+            pass
+
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        stuck = Task(bus.curtain.wait())
+        bus._pending_tasks[stuck] = ("event", "handler")
+        await asyncio.sleep(0)
+        closing = Task(bus.close())
+        loop.call_later = lambda *_, **__: Silent()  # type: ignore
+        verdict = await hangs(closing), bus.state, list(bus.calls)
+        del loop.call_later
+        bus.curtain.set()
+        return verdict, await outcome(closing), bus.calls
+
+    value, found = run(act)
+
+    assert value == (("quiescent", State(True, "PENDING", True, 1), NONE), "returned", ALL)
+    assert clean(found)
 
 
 @pytest.mark.guarantee("RES-R15b")

@@ -8,13 +8,13 @@ import gc
 import inspect
 import sys
 import weakref
-from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import lastbus._close
+from lastbus import CloseError
 from lastbus._close import adoption, watchdog
 from lastbus._close.state import ACCEPTED, is_task
 from lastbus.proof.watchdog import hangs
@@ -24,34 +24,28 @@ from tests.adversary.stage import (
     TAMPERED,
     TWICE,
     Bus,
+    Coro,
     Future,
     House,
+    LiesToBe,
     Loop,
     State,
     Task,
     by_hand,
+    clean,
     ended,
+    factory,
+    house,
     other,
     outcome,
     run,
     turns,
 )
-from tests.adversary.test_decoys import DECOYS, Liar, Unhashable
+from tests.adversary.test_decoys import DECOYS, Unhashable
 from tests.adversary.test_factories import Awaitable, Proxy, makes_then_raises, runs_it_then_returns_nothing, wrapped
 from tests.adversary.test_tasks import aliased
 
-Coro = Coroutine[Any, Any, None]
 HOME = Path(lastbus._close.__file__).parent
-
-
-def factory(loop: Loop, make: Any) -> None:
-    """Let `make(coro)` make the loop's tasks from now on."""
-    loop.set_task_factory(lambda _, coro, **__: make(coro))
-
-
-def clean(found: House) -> bool:
-    """Whether nothing was left on the floor."""
-    return found.residue == []
 
 
 # -- a task that does not run the teardown --------------------------------------------------------------------------
@@ -136,6 +130,53 @@ def test_nothing_in_the_process_knows_a_round_that_is_over() -> None:
 
 
 # -- adoption -------------------------------------------------------------------------------------------------------
+
+
+def test_a_loop_that_is_closed_makes_no_task_and_nothing_has_begun() -> None:
+    async def make() -> Bus:
+        return Bus()
+
+    with house() as found:
+        loop = asyncio.new_event_loop()
+        bus = loop.run_until_complete(make())
+        loop.close()
+        asyncio.events._set_running_loop(loop)
+        try:
+            with pytest.raises(CloseError, match="teardown-spawn-failed") as caught:
+                bus.request_close()
+        finally:
+            asyncio.events._set_running_loop(None)
+
+    assert "closed" in str(caught.value.__cause__)
+    assert (bus.state, bus.calls, found.residue) == (State(False, None, False, 0), NONE, [])
+
+
+def test_a_factory_is_called_with_a_loop_and_a_coroutine() -> None:
+    """One that knows no keyword makes the teardown's task too, and the task runs in the bus's context all the same."""
+
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        closing = Task(bus.close())
+        loop.set_task_factory(lambda loop, coro: Task(coro, loop=loop))
+        return await outcome(closing), bus.state, bus.calls
+
+    assert run(act)[0] == ("returned", State(True, "OK", False, 1), ALL)
+
+
+@pytest.mark.guarantee("CLOSE-60")
+def test_a_task_of_uvloop_carries_a_close() -> None:
+    uvloop = pytest.importorskip("uvloop", reason="uvloop is not installed: its tasks are asyncio's own")
+    loop = uvloop.new_event_loop()
+
+    async def act() -> Any:
+        bus = Bus()
+        await bus.close()
+        return bus.state, bus.calls
+
+    try:
+        assert loop.run_until_complete(act()) == (State(True, "OK", False, 1), ALL)
+    finally:
+        loop.close()
 
 
 MAKERS = {
@@ -497,6 +538,34 @@ def test_a_tampered_round_is_signalled_once_however_often_it_is_judged() -> None
     assert sum(TAMPERED in each for each in found.signals) == 1
 
 
+@pytest.mark.guarantee("CLOSE-87")
+def test_a_retry_that_is_tampered_with_is_signalled_as_well() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        bus.redis.may_end = bus.curtain  # type: ignore[attr-defined]
+        closing = Task(bus.close())
+        await hangs(closing)
+        Task.cancel(bus._teardown_task)  # type: ignore[arg-type]
+        first = await outcome(closing)
+
+        def make(coro: Any) -> Any:
+            bus._close_future.set_result(None)  # type: ignore[union-attr]
+            bus.kept.append(Task(other(), loop=loop))
+            return bus.kept[0]
+
+        again = Task(bus.close())
+        factory(loop, make)
+        second = await outcome(again)
+        await ended(bus.kept[0])
+        return first, second, bus._teardown_error_kind, bus.calls
+
+    value, found = run(act)
+
+    assert value == ("teardown-incomplete from CancelledError", "returned", TAMPERED, [1, 1, 0, 0, 0])
+    assert sum(TAMPERED in each for each in found.signals) == 1
+    assert clean(found)
+
+
 @pytest.mark.guarantee("CLOSE-85")
 @pytest.mark.parametrize("how", ["adopted", "by-hand"])
 def test_what_breaks_a_teardown_is_recorded_and_never_left_unread(how: str) -> None:
@@ -607,7 +676,7 @@ def test_a_retry_after_an_emptied_credential_is_a_real_round() -> None:
 def test_a_liar_in_front_of_the_credential_is_refused_by_name() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
-        bus._close_future = Liar()  # type: ignore[assignment]
+        bus._close_future = LiesToBe(asyncio.Future)  # type: ignore[assignment]
         return await outcome(Task(bus.close())), bus.calls
 
     assert run(act)[0] == ("credential-replaced", NONE)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,9 +15,11 @@ from tests.adversary.stage import (
     RETURNED,
     UNBOUNDED,
     Bus,
+    Coro,
     Future,
     Loop,
     Make,
+    Never,
     Played,
     Row,
     State,
@@ -26,8 +28,6 @@ from tests.adversary.stage import (
     other,
     play,
 )
-
-Coro = Coroutine[Any, Any, None]
 
 
 def on_the_future(**shadows: Callable[..., Any]) -> Make:
@@ -49,13 +49,6 @@ def unsettable_and_another_coroutine(bus: Bus, loop: Loop, coro: Coro) -> Any:
 
 def boom(*_: object, **__: object) -> Any:
     raise RuntimeError("boom")
-
-
-class Never:
-    """Can be awaited, for ever, and is no future."""
-
-    def __await__(self) -> Any:
-        return Future().__await__()
 
 
 def counts_futures(bus: Bus, loop: Loop) -> None:

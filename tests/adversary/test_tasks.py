@@ -6,14 +6,26 @@ The engine asks none of them: whatever one of their hooks is called with is note
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
-from tests.adversary.stage import RETURNED, Bus, Loop, Make, Row, State, Task, by_hand, other, play, refused
+from tests.adversary.stage import (
+    RETURNED,
+    Bus,
+    Coro,
+    Loop,
+    Make,
+    Row,
+    State,
+    Task,
+    by_hand,
+    other,
+    play,
+    refused,
+)
 
-Coro = Coroutine[Any, Any, None]
 USED = ("add_done_callback", "done", "cancelled", "exception", "get_loop")
 
 

@@ -126,7 +126,7 @@ def _cause(future: Future[None]) -> BaseException | None:
 def _record(bus: CloseState, task: Task[Any] | None, future: Future[None], tampered: bool) -> None:
     """Note how the task ended, say if somebody else has settled the close, and let observers know.
 
-    Keeps: CLOSE-83, CLOSE-85, CLOSE-87, RES-R12a.
+    Keeps: CLOSE-83, CLOSE-84, CLOSE-85, CLOSE-87, RES-R12a.
     """
     if task is not None and Task.cancelled(task):
         bus._teardown_error_kind, bus._teardown_task_error = "cancelled", None
