@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Final
 
 from lastbus._close.state import ACCEPTED, CloseState, Future, Task, is_accepted, is_future, is_task
 from lastbus._errors import CloseError
 
-_ELSEWHERE = "the bus is at work on another event loop; hand the close over with that loop's call_soon_threadsafe()"
+_ELSEWHERE: Final = (
+    "the bus is at work on another event loop; hand the close over with that loop's call_soon_threadsafe()"
+)
 
 
 class Acceptance(CloseState):
@@ -64,11 +67,9 @@ class Acceptance(CloseState):
 
         Keeps: CAP-36, CLOSE-33, CLOSE-35.
         """
-        waiting = self._waiting()
-        for future in (*self._in_flight(), *waiting):
-            if future.get_loop().is_closed():
-                continue
-            if future.get_loop() is not loop:
+        loops = set(map(Future.get_loop, (*self._in_flight(), *self._waiting())))
+        for at_work in loops:
+            if at_work is not loop and not at_work.is_closed():
                 raise CloseError("cross-loop-close", _ELSEWHERE)
 
     def _spawn_teardown(self, loop: asyncio.AbstractEventLoop, future: Future[None]) -> Task[None] | None:
