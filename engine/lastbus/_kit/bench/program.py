@@ -11,13 +11,13 @@ import platform
 from collections.abc import Sequence
 from typing import Final
 
-from lastbus._kit.bench import capacity, flatness, memory, publishing, throughput
+from lastbus._kit.bench import capacity, closing, flatness, memory, publishing, throughput
 from lastbus._kit.bench.backends import BACKENDS
 from lastbus._kit.bench.contenders import MakeBus
 from lastbus._kit.bench.cost import Unusable
 from lastbus._kit.bench.figures import Report
 
-SECTIONS: Final = ("throughput", "memory", "capacity", "flatness", "publishing")
+SECTIONS: Final = ("throughput", "memory", "capacity", "flatness", "closing", "publishing")
 EXCEEDED: Final = 1
 UNAVAILABLE: Final = 3
 EPILOG: Final = """example:
@@ -64,6 +64,8 @@ def _run(make_bus: MakeBus, asked: argparse.Namespace) -> Report:
         report.add(capacity.measure(make_bus, asked.events, asked.rounds, asked.capacity, aimed))
     if "flatness" in wanted:
         report.add(flatness.measure(make_bus, asked.events, asked.rounds, aimed))
+    if "closing" in wanted and aimed:
+        report.add(closing.measure(make_bus, asked.rounds, aimed))
     if "publishing" in wanted and asked.backend == "redis":
         report.add(publishing.measure(make_bus, asked.events, asked.rounds))
     return report
