@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -113,9 +112,7 @@ def spawns_and_finishes(bus: Bus, loop: Loop) -> None:
 RAW = Played("RuntimeError", "RuntimeError", State(False, None, False, 0), NONE, NONE)
 """What is in flight is asked before anything is accepted, so its error has no effect."""
 
-NO_TASK = "AttributeError" if sys.version_info >= (3, 11) else "TypeError"
-BROKEN = f"teardown-incomplete from {NO_TASK}"
-INCOMPLETE = Played(BROKEN, BROKEN, State(True, None, False, 1), NONE, NONE, record=NO_TASK)
+NO_TASK = RAW._replace(first="TypeError", second="TypeError")
 DRAIN_LOST = UNBOUNDED._replace(
     state=State(True, "PENDING", True, 1),
     touched=("create_future",),
@@ -168,10 +165,10 @@ ROWS = [
     ),
     # On the bus.
     pytest.param(Row(None, RAW, prepare=poisoned(done=boom, get_loop=boom)), id="work-done-raises"),
-    pytest.param(Row(None, RAW, prepare=poisoned(done=lambda: False, get_loop=boom)), id="work-get_loop-raises"),
+    pytest.param(Row(None, NO_TASK, prepare=poisoned(done=lambda: False, get_loop=boom)), id="work-get_loop-raises"),
     pytest.param(Row(None, RETURNED, prepare=poisoned(done=lambda: True, get_loop=boom)), id="work-claims-to-be-done"),
     pytest.param(
-        Row(None, INCOMPLETE, prepare=poisoned(done=lambda: False, get_loop=asyncio.get_running_loop)),
+        Row(None, NO_TASK, prepare=poisoned(done=lambda: False, get_loop=asyncio.get_running_loop)),
         id="work-is-no-task",
     ),
     pytest.param(
