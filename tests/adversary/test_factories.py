@@ -79,6 +79,11 @@ def raises_attribute_error(bus: Bus, loop: Loop, coro: Coro) -> Any:
     raise AttributeError("no such thing", name="something", obj=bus)
 
 
+def fails_as_python_313_does(bus: Bus, loop: Loop, coro: Coro) -> Any:
+    """There the loop names what a factory has returned, and trips over what is no task."""
+    raise AttributeError("'int' object has no attribute 'set_name'", name="set_name", obj=42)
+
+
 def makes_then_raises(bus: Bus, loop: Loop, coro: Coro) -> Any:
     bus.kept.append(Task(coro, loop=loop))
     raise OSError("too late")
@@ -269,6 +274,11 @@ ROWS = [
     # No task, or none that is returned.
     pytest.param(Row(raises, refused(NO_TASK)), marks=pytest.mark.guarantee("CLOSE-39"), id="raises"),
     pytest.param(Row(raises_attribute_error, refused("AttributeError")), id="raises-attribute-error"),
+    pytest.param(
+        Row(fails_as_python_313_does, RETURNED),
+        marks=pytest.mark.guarantee("CLOSE-40"),
+        id="fails-as-python-3.13-does",
+    ),
     pytest.param(
         Row(makes_then_raises, RETURNED), marks=pytest.mark.guarantee("CLOSE-37", "CLOSE-39"), id="makes-then-raises"
     ),

@@ -63,6 +63,10 @@ class Adoption(Acceptance):
 def _ask_factory(
     bus: CloseState, loop: asyncio.AbstractEventLoop, coro: Coroutine[Any, Any, None]
 ) -> tuple[Any, BaseException | None]:
+    """What the loop makes of `coro` in the context of the bus, and what it raises; neither is believed yet.
+
+    Keeps: CLOSE-40.
+    """
     try:
         return bus._owner_context.run(loop.create_task, coro), None
     except AttributeError as error:
