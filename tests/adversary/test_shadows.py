@@ -133,7 +133,7 @@ ROWS = [
     ),
     pytest.param(
         Row(on_the_future(get_loop=lambda: "no loop"), RETURNED),
-        marks=pytest.mark.guarantee("CLOSE-77"),
+        marks=pytest.mark.guarantee("CLOSE-77", "CLOSE-81"),
         id="future-get_loop",
     ),
     pytest.param(
@@ -164,8 +164,16 @@ ROWS = [
         id="loop-makes-no-futures-with-work",
     ),
     # On the bus.
-    pytest.param(Row(None, RAW, prepare=poisoned(done=boom, get_loop=boom)), id="work-done-raises"),
-    pytest.param(Row(None, NO_TASK, prepare=poisoned(done=lambda: False, get_loop=boom)), id="work-get_loop-raises"),
+    pytest.param(
+        Row(None, RAW, prepare=poisoned(done=boom, get_loop=boom)),
+        marks=pytest.mark.guarantee("CLOSE-82"),
+        id="work-done-raises",
+    ),
+    pytest.param(
+        Row(None, NO_TASK, prepare=poisoned(done=lambda: False, get_loop=boom)),
+        marks=pytest.mark.guarantee("CLOSE-82"),
+        id="work-get_loop-raises",
+    ),
     pytest.param(Row(None, RETURNED, prepare=poisoned(done=lambda: True, get_loop=boom)), id="work-claims-to-be-done"),
     pytest.param(
         Row(None, NO_TASK, prepare=poisoned(done=lambda: False, get_loop=asyncio.get_running_loop)),

@@ -236,3 +236,14 @@ async def test_something_that_stands_where_the_credential_belongs_is_refused() -
     assert caught.value.kind == "credential-replaced"
     rig._close_future = None
     assert await closed(rig) == RETURNED
+
+
+@pytest.mark.guarantee("CLOSE-81")
+async def test_what_stands_in_front_of_the_futures_loop_is_not_believed() -> None:
+    rig = Rig()
+    first = rig.request_close()
+    first.get_loop = lambda: "no loop"  # type: ignore[assignment, method-assign, return-value]
+
+    assert rig.request_close() is first
+
+    assert await closed(rig) == Outcome("returned")

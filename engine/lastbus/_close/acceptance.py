@@ -43,7 +43,7 @@ class Acceptance(CloseState):
             self._closing, self._close_future, self._teardown_task = before
             raise
         if task is None:
-            self._on_round_bound()  # Its coroutine ran within the factory, so nobody has bound it to a task.
+            self._tell_waiters()  # Its coroutine ran within the factory, so nobody has bound it to a task.
         elif is_task(task) and not Task.done(task):
             self._teardown_task = task
         return future
@@ -51,7 +51,9 @@ class Acceptance(CloseState):
     def _standing_credential(self, loop: asyncio.AbstractEventLoop) -> Future[None]:
         """The future of the close that has begun; only while it is pending it belongs to one loop.
 
-        Keeps: CAP-14, CAP-36, CLOSE-34.
+        Its loop is read through the class: what stands in front of the method on the future is not consulted.
+
+        Keeps: CAP-14, CAP-36, CLOSE-34, CLOSE-81.
         """
         field = self._close_future
         assert field is not None
@@ -65,7 +67,10 @@ class Acceptance(CloseState):
     def _refuse_other_loop(self, loop: asyncio.AbstractEventLoop) -> None:
         """Refuse while anything runs or waits on another loop; what was left on a loop that is gone is past helping.
 
-        Keeps: CAP-36, CLOSE-33, CLOSE-35.
+        It comes before anything is accepted: work that cannot be asked for its loop raises what it raises, and the bus
+        stays as it was.
+
+        Keeps: CAP-36, CLOSE-33, CLOSE-35, CLOSE-82.
         """
         loops = set(map(Future.get_loop, (*self._in_flight(), *self._waiting())))
         for at_work in loops:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import logging
 import weakref
 from typing import Any, Final, Literal
 
 from lastbus._errors import CloseError
 from lastbus._model.numbers import check_optional_seconds
+
+logger = logging.getLogger("lastbus.close")
 
 DISPATCH_DRAIN_TIMEOUT_SECONDS: float = 5.0
 
@@ -26,7 +29,7 @@ ACCEPTED: Final[weakref.WeakValueDictionary[int, Future[None]]] = weakref.WeakVa
 
 def is_accepted(field: object) -> bool:
     """Whether `field` is a credential that some acceptance made."""
-    return ACCEPTED.get(id(field)) is field
+    return field is not None and ACCEPTED.get(id(field)) is field
 
 
 def is_future(thing: object) -> bool:
@@ -96,6 +99,16 @@ class CloseState:
     def _running_listeners(self) -> list[Task[Any]]:
         """The tasks that serve the bus itself; they are cancelled once the drain is over."""
         return [task for task in self._listeners if not task.done()]
+
+    def _tell_waiters(self) -> None:
+        """The close has begun; a bus that cannot say so to everybody closes all the same.
+
+        Keeps: CLOSE-42.
+        """
+        try:
+            self._on_round_bound()
+        except Exception:
+            logger.warning("close: whoever waits on the bus could not be told", exc_info=True)
 
     def _on_round_bound(self) -> None:
         """Called once when a close has begun for good: fail whoever waits on the bus. It must not raise."""

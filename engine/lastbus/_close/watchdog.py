@@ -36,7 +36,7 @@ def bind(
         decoys.append(field)
         bus._close_future = future
     if task is not None:
-        _tell_waiters(bus)
+        bus._tell_waiters()
 
     def judge(ended: Task[Any] | None) -> None:
         nonlocal judged
@@ -60,17 +60,6 @@ def bind(
         judge(task)
     else:
         Task.add_done_callback(task, judge)
-
-
-def _tell_waiters(bus: CloseState) -> None:
-    """The close has begun; a bus that cannot say so to everybody closes all the same.
-
-    Keeps: CLOSE-42.
-    """
-    try:
-        bus._on_round_bound()
-    except Exception:
-        logger.warning("close: whoever waits on the bus could not be told", exc_info=True)
 
 
 def _tidy(
