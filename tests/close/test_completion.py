@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -79,3 +80,19 @@ async def test_a_failure_is_raised_to_every_caller_of_its_round() -> None:
     assert await asyncio.gather(*callers) == [Outcome("raised", "teardown-incomplete")] * 3
     may_end.set()
     assert await closed(rig) == Outcome("returned")
+
+
+@pytest.mark.guarantee("CLOSE-15")
+async def test_a_deadline_that_was_not_needed_leaves_no_timer(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, loop, timers = Rig(), asyncio.get_running_loop(), []
+    call_later = loop.call_later
+
+    def noted(*call: Any, **options: Any) -> asyncio.TimerHandle:
+        timers.append(call_later(*call, **options))
+        return timers[-1]
+
+    monkeypatch.setattr(loop, "call_later", noted)
+
+    await rig.close(timeout=3600)
+
+    assert [timer.cancelled() for timer in timers] == [True]

@@ -6,6 +6,7 @@ A few tests let a small `close_timeout` pass on the loop's own time, which is th
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import pytest
 
@@ -128,3 +129,26 @@ def test_a_bound_that_is_none_is_refused(bad: object) -> None:
 def test_an_unknown_treatment_of_late_handlers_is_refused() -> None:
     with pytest.raises(ValueError, match="on_overdue"):
         state.CloseState(on_overdue="shoot")  # type: ignore[arg-type]
+
+
+@pytest.mark.guarantee("CLOSE-13")
+async def test_work_that_follows_on_work_shares_the_bound_with_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    rig, bounds, wait, may_end = Rig(close_timeout=30), [], asyncio.wait, asyncio.Event()
+
+    async def noted(tasks: Any, *, timeout: float) -> Any:
+        bounds.append(timeout)
+        if len(bounds) == 2:
+            may_end.set()
+        return await wait(tasks, timeout=timeout)
+
+    async def first() -> None:
+        await asyncio.sleep(0)
+        rig.run("second", may_end.wait)
+
+    rig.run("first", first)
+    monkeypatch.setattr("lastbus._close.teardown.asyncio.wait", noted)
+
+    await rig.close()
+
+    assert len(bounds) == 2
+    assert bounds[1] < bounds[0] <= 30

@@ -55,7 +55,7 @@ async def _ended_in_time(future: Future[None], limit: float | None) -> bool:
 
     Only class functions are used, on the future and for making one, so nothing in front of them is consulted.
 
-    Keeps: CLOSE-77, CLOSE-78, CLOSE-79, RES-R15b.
+    Keeps: CLOSE-15, CLOSE-77, CLOSE-78, CLOSE-79, RES-R15b.
     """
     waiter: Future[bool] = Future()
 

@@ -20,7 +20,9 @@ _POOL_FLAG: Final = "close_connection_pool"
 async def release(name: str, component: object) -> None:
     """Release `component`, awaiting what that returns where it can be; a failure becomes a WARNING with its name.
 
-    Keeps: CLOSE-18, CLOSE-19, CLOSE-20, CLOSE-21, CLOSE-23, CLOSE-24.
+    A cancellation inside a component is no failure of the component: it ends the teardown.
+
+    Keeps: CLOSE-18, CLOSE-19, CLOSE-20, CLOSE-21, CLOSE-23, CLOSE-24, CLOSE-30, RES-R4.
     """
     try:
         verb = _verb_of(component)

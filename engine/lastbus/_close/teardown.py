@@ -44,7 +44,7 @@ class Teardown(Completion):
     def _settle_round(self, field: Any, error: BaseException | None) -> None:
         """Settle the future that this run found when it began: an old run must not decide a retry.
 
-        Keeps: CLOSE-29.
+        Keeps: CLOSE-28, CLOSE-29.
         """
         if not is_future(field):
             return

@@ -67,7 +67,7 @@ def _tidy(
 ) -> None:
     """Leave the bus with a credential that has an outcome, or with none, so that the next close is bounded.
 
-    Keeps: CLOSE-63, CLOSE-64.
+    Keeps: CLOSE-63, CLOSE-64, CLOSE-74.
     """
     if ended is not None and bus._teardown_task is ended:
         bus._teardown_task = None
