@@ -24,7 +24,7 @@ class Acceptance(CloseState):
         (`cross-loop-close`), and when no teardown could be started (`teardown-spawn-failed`).
 
         Keeps: CAP-11, CAP-14, CAP-16, CAP-34, CLOSE-01, CLOSE-02, CLOSE-05, CLOSE-06, CLOSE-07, CLOSE-08, CLOSE-09,
-        CLOSE-10, CLOSE-11, CLOSE-32, CLOSE-36, CLOSE-89, CLOSE-90, RES-R12a'.
+        CLOSE-10, CLOSE-11, CLOSE-32, CLOSE-36, CLOSE-82, CLOSE-89, CLOSE-90, RES-R12a'.
         """
         try:
             loop = asyncio.get_running_loop()
