@@ -195,6 +195,15 @@ def test_an_interpreter_that_is_not_there_is_refused(sample, tmp_path):
 
 
 @pytest.mark.guarantee("MUT-11")
+def test_an_interpreter_is_looked_for_from_where_the_command_was_given(sample, tmp_path, monkeypatch):
+    interpreter(tmp_path / "python", "echo 'No module named pytest' >&2; exit 1")
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(UsageError, match=r"cannot run pytest"):
+        Slot(sample.project, tmp_path, 0, "./python").start()
+
+
+@pytest.mark.guarantee("MUT-11")
 def test_an_interpreter_without_pytest_is_refused(sample, tmp_path):
     bare = interpreter(tmp_path / "python", "echo 'No module named pytest' >&2; exit 1")
 

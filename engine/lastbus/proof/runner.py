@@ -158,7 +158,8 @@ class Slot:
 
     def __init__(self, project: Project, work: Path, number: int, python: str, isolated: bool = False) -> None:
         self._project = project
-        self._python = python
+        # It starts in the copy's folder, where a path that was given from here leads nowhere.
+        self._python = os.path.abspath(python) if os.path.dirname(python) else python
         self._isolated = isolated or not hasattr(os, "fork")
         self.root = work / f"copy{number}"
         self._log = work / f"log{number}"
