@@ -21,7 +21,7 @@ def spawn(
     label: Label,
     on_done: Callable[[asyncio.Task[Any]], object],
 ) -> asyncio.Task[Any]:
-    """Run `coro` as a task that `owner` holds under `label`; `on_done` must let go of it with `release`.
+    """Run `coro` as a task that `owner` holds under `label`; `on_done` gets it at its end, and lets `owner` go of it.
 
     If the loop makes no task (its factory raised, or returned something else), the coroutine is closed, nothing is
     held, and an error is raised.

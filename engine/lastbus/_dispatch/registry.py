@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
@@ -54,11 +54,8 @@ class HandlerRegistry:
     def __len__(self) -> int:
         return len(self._by_id)
 
-    def __iter__(self) -> Any:
+    def __iter__(self) -> Iterator[Registration]:
         return iter(tuple(self._by_id.values()))
-
-    def __contains__(self, handler_id: str) -> bool:
-        return handler_id in self._by_id
 
     def add(
         self,

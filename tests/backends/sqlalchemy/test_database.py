@@ -176,10 +176,12 @@ async def test_an_injected_engine_stays_open(postgres_url: str) -> None:
     async with opened(create_async_engine(postgres_url)) as engine:
         bus = SqlalchemyEventBus(engine, create_tables=True)
         event_id = await bus.publish("tick")
-        before = await sessions(engine, postgres_url)
+        before, pool = await sessions(engine, postgres_url), engine.sync_engine.pool
 
         await bus.close()
 
+        # An engine that was disposed opens again by itself, but with another pool.
+        assert engine.sync_engine.pool is pool
         assert await sessions(engine, postgres_url) == before
         assert await SqlalchemyEventStorage(engine).get_event(event_id) is not None
 
