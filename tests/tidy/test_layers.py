@@ -21,6 +21,7 @@ ORDER = (
     ("_factory",),
     ("_kit",),
     ("testing",),
+    ("_commands",),
     ("cli",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
@@ -78,13 +79,13 @@ def test_drivers_are_imported_only_under_their_own_back_end() -> None:
 
 
 def test_tasks_are_made_only_by_spawn_and_by_the_adoption_of_a_teardown() -> None:
-    allowed = ("lastbus._tasks", "lastbus._close.adoption", "lastbus._kit", "lastbus.proof", "lastbus.cli")
+    allowed = ("lastbus._tasks", "lastbus._close.adoption", "lastbus._kit", "lastbus.proof", "lastbus._commands")
 
     assert stray_calls("create_task", allowed) + stray_calls("ensure_future", allowed) == []
 
 
 def test_time_is_read_only_by_the_clock() -> None:
-    allowed = ("lastbus._clock", "lastbus.proof", "lastbus._kit", "lastbus.cli")
+    allowed = ("lastbus._clock", "lastbus.proof", "lastbus._kit", "lastbus._commands")
     readers = [
         f"{module}:{line} imports {target}"
         for module, tree in modules()
