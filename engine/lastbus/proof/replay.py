@@ -37,6 +37,8 @@ class Result:
     judgement: Judgement
     seconds: float
     log: str = ""
+    reused: bool = False
+    """The verdict is an earlier one that still holds; nothing was run for it."""
 
     @property
     def verdict(self) -> Verdict:
