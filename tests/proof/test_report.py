@@ -79,7 +79,7 @@ def test_a_red_baseline_names_what_failed(outcome):
 
 
 def test_evidence_is_a_report_and_a_folder_per_mutation(outcome, sample, tmp_path):
-    report.write_evidence(tmp_path / "out", sample.project, outcome, ledger.read(sample.project))
+    report.write(tmp_path / "out", report.Account.of(sample.project, outcome, ledger.read(sample.project)))
 
     diff = (tmp_path / "out/one/mutation.diff").read_text()
     assert "-    return one + two\n+    return one - two\n" in diff

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from lastbus.proof.config import Project
+    from lastbus.proof.ledger import Ledger
     from lastbus.proof.mutation import Mutation
     from lastbus.proof.replay import Outcome
 
@@ -29,6 +30,9 @@ Python = Annotated[str, typer.Option("--python", help="The interpreter to run th
 CPUS = os.cpu_count() or 1
 Jobs = Annotated[int, typer.Option("--jobs", "-j", min=1, help="How many mutations run at once.")]
 JsonFile = Annotated[Path | None, typer.Option("--json", help="Write the outcome to this file as JSON.")]
+ReportFolder = Annotated[
+    Path | None, typer.Option("--report", help="Fill this folder: index.html, files for programs, and the evidence.")
+]
 Isolated = Annotated[bool, typer.Option("--isolated", help="A new process per run instead of a fork: slower.")]
 
 EXITS = (
@@ -49,18 +53,24 @@ def replay(
     python: Python = sys.executable,
     jobs: Jobs = CPUS,
     json_file: JsonFile = None,
+    report: ReportFolder = None,
     isolated: Isolated = False,
 ) -> None:
     """Replay the chosen mutations, or all; the exit code is the verdict."""
+    from lastbus.proof import ledger
     from lastbus.proof.config import Project
     from lastbus.proof.mutation import load_all, select
-    from lastbus.proof.report import to_json
+    from lastbus.proof.report import refuse_foreign, to_json
 
+    if report is not None:
+        refuse_foreign(report)
     project = Project.load()
     mutations = select(load_all(project), ids or (), group or ())
     outcome = _replayed(project, mutations, python, jobs, isolated)
     if json_file is not None:
         json_file.write_text(json.dumps(to_json(outcome), indent=1) + "\n", encoding="utf-8")
+    if report is not None or _on_github():
+        _reported(project, outcome, ledger.read(project), report)
     raise typer.Exit(outcome.exit_code)
 
 
@@ -71,7 +81,7 @@ def replay(
 def prove(
     python: Python = sys.executable,
     jobs: Jobs = CPUS,
-    report: Annotated[Path | None, typer.Option(help="Fill this folder with report.json and the evidence.")] = None,
+    report: ReportFolder = None,
     isolated: Isolated = False,
 ) -> None:
     """The replay decides the exit code; after a clean one, so do the ledger and the frozen bodies.
@@ -81,8 +91,10 @@ def prove(
     from lastbus.proof import frozen, ledger
     from lastbus.proof.config import Project
     from lastbus.proof.mutation import load_all, select
-    from lastbus.proof.report import ledger_line, write_evidence
+    from lastbus.proof.report import ledger_line, refuse_foreign
 
+    if report is not None:
+        refuse_foreign(report)
     project = Project.load()
     outcome = _replayed(project, select(load_all(project)), python, jobs, isolated)
     book = ledger.read(project)
@@ -90,10 +102,26 @@ def prove(
         out().print(line)
     out().print(ledger_line(book))
     frozen_ok = frozen_checked(project, frozen.load(project))
-    if report is not None:
-        write_evidence(report, project, outcome, book)
+    _reported(project, outcome, book, report)
     honest = frozen_ok and not book.errors and not book.unpinned
     raise typer.Exit(outcome.exit_code or (0 if honest else 1))
+
+
+def _on_github() -> bool:
+    return os.environ.get("GITHUB_ACTIONS") == "true"
+
+
+def _reported(project: Project, outcome: Outcome, book: Ledger, folder: Path | None) -> None:
+    """Write the report, if there is a folder for it, and tell GitHub, if it listens."""
+    from lastbus.proof.report import Account, tell, write
+
+    if folder is None and not _on_github():
+        return
+    account = Account.of(project, outcome, book)
+    if folder is not None:
+        write(folder, account)
+    for line in tell(account, os.environ):
+        out().print(line)
 
 
 def _replayed(project: Project, mutations: Sequence[Mutation], python: str, jobs: int, isolated: bool) -> Outcome:
