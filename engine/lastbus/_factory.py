@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from lastbus._ports.bus import EventBus
-from lastbus._settings import EXPERIMENTAL_DB, experimental_db_allowed
+from lastbus._settings import EXPERIMENTAL_DB
 
 
 def create_event_bus(
@@ -41,8 +41,8 @@ def _redis(redis_url: str | None, database_url: str | None, options: dict[str, A
 
 
 def _db(redis_url: str | None, database_url: str | None, options: dict[str, Any]) -> EventBus:
-    if not experimental_db_allowed():
-        raise ValueError(f"the SQL event bus is experimental: set {EXPERIMENTAL_DB}=1 to use it")
+    if not EXPERIMENTAL_DB.is_on():
+        raise ValueError(f"the SQL event bus is experimental: set {EXPERIMENTAL_DB.name}=1 to use it")
     if database_url is None and options.get("engine") is None:
         raise ValueError("a SQL event bus needs database_url, or an engine")
     from lastbus.sqlalchemy import SqlalchemyEventBus
