@@ -129,7 +129,7 @@ class RedisConnection:
             pipeline.execute_command(*words, **{NEVER_DECODE: True})
         return await self.guard(pipeline.execute())
 
-    async def run(self, script: Script, keys: Iterable[str], *arguments: str | bytes | float) -> Any:
+    async def run(self, script: Script, keys: Iterable[str | bytes], *arguments: str | bytes | float) -> Any:
         """The reply to a script, in one round trip from its second use on.
 
         Keeps: REDIS-01.
