@@ -9,6 +9,7 @@ import difflib
 from collections.abc import Sized
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from functools import cached_property
 from typing import Literal
 
 from lastbus.proof import frozen
@@ -41,6 +42,13 @@ class Account:
         """What the project calls itself."""
         table = toml.loads(self.project.read("pyproject.toml"))
         return str(table.get("project", {}).get("name", self.project.root.name))
+
+    @cached_property
+    def patches(self) -> dict[str, str]:
+        """The diff of every mutation that the replay or the ledger knows, by its id."""
+        replayed = [result.mutation for result in self.outcome.results]
+        known = [one.mutation for row in self.ledger.rows for one in row.evidence]
+        return {one.id: diff(self.project, one) for one in {one.id: one for one in (*known, *replayed)}.values()}
 
     @property
     def unexpected(self) -> list[Result]:
@@ -78,10 +86,7 @@ class Account:
         if self.unexpected:
             return "bad", f"{_count(self.unexpected, 'mutation')} met something else than expected"
         if self.loose_ends:
-            return (
-                "bad",
-                f"The verdicts are as expected, what stands beside them is not: {_count(self.loose_ends, 'fault')}",
-            )
+            return "bad", f"Every verdict is as expected, but {_count(self.loose_ends, 'other fault')} remain"
         if not self.is_whole:
             return "partial", f"As expected, as far as replayed: {_count(self.outcome.results, 'mutation')}"
         return "good", f"Proven: every guarantee is pinned or declared ({_count(self.ledger.rows, 'guarantee')})"

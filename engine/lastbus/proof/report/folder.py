@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from lastbus.proof.errors import UsageError
-from lastbus.proof.report.account import Account, diff
+from lastbus.proof.report.account import Account
 from lastbus.proof.report.elements import elements
 from lastbus.proof.report.junit import junit
 from lastbus.proof.report.plain import to_json
@@ -37,7 +37,7 @@ def write(folder: Path, account: Account) -> None:
         for result in account.outcome.results:
             place = draft / result.mutation.id
             place.mkdir()
-            _put(place / "mutation.diff", diff(account.project, result.mutation))
+            _put(place / "mutation.diff", account.patches[result.mutation.id])
             _put(place / "verdict.txt", result_line(result) + "\n")
             _put(place / "pytest.log", result.log)
         _put(draft / "index.html", page(account))

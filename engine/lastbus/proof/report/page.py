@@ -10,21 +10,24 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from lastbus.proof.config import Project
 from lastbus.proof.ledger import Row
 from lastbus.proof.mutation import Mutation
 from lastbus.proof.replay import Result
-from lastbus.proof.report.account import Account, diff
+from lastbus.proof.report.account import Account
 from lastbus.proof.verdict import INVALID, OVERDUE
 
+_CODE: Final = re.compile(r"`([^`]+)`")
+STATUSES: Final = ("pinned", "declared", "unpinned")
 BAR_WIDTH: Final = 1000
 """The bar of verdicts in units of its own; the page scales it."""
 
@@ -69,6 +72,7 @@ def page(account: Account) -> str:
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters["prose"] = prose
     source = environment.loader.get_source  # type: ignore[union-attr]
     script, style = (source(environment, name)[0] for name in ("page.js", "page.css"))
     trials = {trial.mutation.id: trial for trial in _trials(account)}
@@ -85,7 +89,12 @@ def page(account: Account) -> str:
     )
 
 
-STATUSES: Final = ("pinned", "unpinned", "declared")
+def prose(text: str) -> Markup:
+    """A sentence of a document: escaped, then what stands between backticks is shown as code.
+
+    Keeps: MUT-67.
+    """
+    return Markup(_CODE.sub(r"<code>\1</code>", str(escape(text))))  # noqa: S704 - escaped first
 
 
 def policy(script: str, style: str) -> str:
@@ -138,7 +147,7 @@ def _trials(account: Account) -> Iterator[Trial]:
             note=f"{result.seconds:.2f} s on Python {account.outcome.python}",
             reason=result.judgement.reason.strip(),
             killed_by=sorted(result.killed_by),
-            patch=_lines(diff(account.project, result.mutation)),
+            patch=_lines(account.patches[result.mutation.id]),
             has_log=bool(result.log),
         )
     replayed = {result.mutation.id for result in account.outcome.results}
@@ -151,7 +160,7 @@ def _trials(account: Account) -> Iterator[Trial]:
             note=_note(one.fresh, one.entry.python if one.entry else ""),
             reason="",
             killed_by=sorted(one.entry.killed_by) if one.entry else [],
-            patch=_lines(diff(account.project, one.mutation)),
+            patch=_lines(account.patches[one.mutation.id]),
             has_log=False,
         )
 

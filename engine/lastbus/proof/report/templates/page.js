@@ -6,11 +6,13 @@
   const form = query.form;
   const chapters = [...document.querySelectorAll(".chapter")];
   const cards = [...document.querySelectorAll(".guarantee")];
-  const texts = new Map(cards.map((card) => [card, card.textContent.toLowerCase()]));
+  // Words are found where they begin: "hang" is not in "changed", but "core-27" and "27" are in CORE-27.
+  const plain = (text) => ` ${text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim()}`;
+  const texts = new Map(cards.map((card) => [card, plain(card.textContent)]));
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
 
   const show = () => {
-    const words = query.value.toLowerCase().split(/\s+/).filter(Boolean);
+    const words = query.value.split(/\s+/).map(plain).filter((word) => word !== " ");
     const status = new FormData(form).get("status");
     let count = 0;
     for (const card of cards) {
