@@ -38,6 +38,14 @@ class SyncPublishError(EventError):
     """`publish_sync()` cannot run here without blocking the very loop that it needs; use `await publish()`."""
 
 
+class FlowExecutionException(EventError):
+    """An execution of a flow could not go on here. Nothing of this attempt was stored; its task is delivered again."""
+
+    def __init__(self, execution_id: str, reason: str) -> None:
+        self.execution_id = execution_id
+        super().__init__(f"execution {execution_id}: {reason}")
+
+
 class CloseError(RuntimeError):
     """A close was refused, or did not succeed. `kind` is a stable name that a program may test."""
 

@@ -24,6 +24,14 @@ def _named(field: str) -> AfterValidator:
     return AfterValidator(lambda value: check_name(field, value))
 
 
+def wanted_type(event_type: object, reason: str) -> str:
+    """Return `event_type` if somebody can wait for it; else raise `ValueError`, with `reason` and the way out."""
+    try:
+        return check_name("event_type", event_type)
+    except ValueError as error:
+        raise ValueError(f"{error}; {reason}, or say {EVERY_TYPE!r} for every type") from error
+
+
 def _stored_filter(condition: dict[str, Any]) -> Any:
     """A filter as every store keeps it.
 
@@ -43,7 +51,9 @@ class EventSubscription(BaseModel):
 
     model_config = ConfigDict(extra="ignore", allow_inf_nan=False)
 
-    event_type: Annotated[str, _named("event_type")]
+    event_type: Annotated[
+        str, AfterValidator(lambda value: wanted_type(value, "a subscription states what it waits for"))
+    ]
     subscription_id: Annotated[str, _named("subscription_id")] = Field(default_factory=lambda: str(uuid4()))
     filter_condition: Annotated[dict[str, Any], AfterValidator(_stored_filter)] | None = None
     correlation_id: Annotated[str, _named("correlation_id")] | None = None

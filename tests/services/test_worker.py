@@ -1,0 +1,194 @@
+"""The flow worker: executions go on once, by their own answer, and nothing that fails on the way is forgotten."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from lastbus import BaseBus, EventSubscription
+from lastbus.memory import InMemoryEventBus
+from lastbus.services import EventNode, Flow, FlowTask, Step, start_flow
+from lastbus.testing import ManualClock
+from tests.services.shop import Control, Shop
+
+
+async def answer(shop: Shop, subscription_id: str | None, execution_id: str, **data: Any) -> None:
+    """Queue the resumption of an execution by an approval."""
+    about = {"subscription_id": subscription_id, "event_id": "event 1", "event_data": {"by": "Ada"}, **data}
+    await shop.queue.enqueue(
+        FlowTask(type="resume", flow_id="purchase", execution_id=execution_id, resume_type="event", data=about)
+    )
+
+
+@pytest.mark.guarantee("FLOW-03")
+async def test_a_suspended_execution_rests_with_its_one_subscription(shop: Shop) -> None:
+    state = await shop.suspend("e1")
+
+    stored = await shop.bus.subscription_storage.list_subscriptions(correlation_id="e1")
+    assert [each.subscription_id for each in stored] == [state.subscription_id]
+    assert (state.node_id, state.results) == ("approval", {"order": {"ordered": "lamp"}})
+
+
+@pytest.mark.guarantee("FLOW-20")
+async def test_an_answer_resumes_and_ends_the_subscription(shop: Shop) -> None:
+    waiting = await shop.suspend("e1")
+
+    await answer(shop, waiting.subscription_id, "e1")
+    await shop.work()
+
+    state = await shop.state("e1")
+    assert (state.status, state.results["ship"]) == ("completed", "shipped lamp, approved by Ada")
+    assert await shop.bus.subscription_storage.list_subscriptions() == []
+    assert await shop.tasks() == []
+
+
+@pytest.mark.guarantee("FLOW-20")
+async def test_an_answer_that_comes_again_changes_nothing(shop: Shop) -> None:
+    waiting = await shop.suspend("e1")
+
+    for _ in range(2):
+        await answer(shop, waiting.subscription_id, "e1")
+        await shop.work()
+
+    assert shop.ran == [("order", "e1"), ("ship", "e1")]
+    assert await shop.tasks() == []
+
+
+@pytest.mark.guarantee("FLOW-20")
+async def test_a_start_that_comes_again_changes_nothing(shop: Shop) -> None:
+    waiting = await shop.suspend("e1")
+
+    await start_flow(shop.queue, "purchase", {"item": "chair"}, "e1")
+    await shop.work()
+
+    assert await shop.state("e1") == waiting
+    assert shop.ran == [("order", "e1")]
+
+
+@pytest.mark.guarantee("FLOW-20")
+async def test_an_answer_to_a_suspension_that_is_not_stored_yet_stays_in_the_queue(shop: Shop) -> None:
+    await answer(shop, "recorded a moment ago", "e1")
+    await shop.work()
+    await shop.suspend("e2")
+    await answer(shop, "recorded a moment ago", "e2")
+    await shop.work()
+
+    assert len(await shop.tasks()) == 2
+    assert (await shop.state("e2")).status == "suspended"
+
+
+@pytest.mark.guarantee("FLOW-20")
+async def test_an_event_answers_one_wait_of_an_execution_only(
+    bus: BaseBus, control: Control, clock: ManualClock
+) -> None:
+    shop = Shop(bus, control, clock)
+    shop.flow = Flow("purchase", [EventNode("first", "approved"), EventNode("second", "approved")])
+    first = await shop.suspend("e1")
+    await answer(shop, first.subscription_id, "e1")
+    await shop.work()
+
+    second = await shop.state("e1")
+    await answer(shop, second.subscription_id, "e1")
+    await shop.work()
+    assert await shop.state("e1") == second
+
+    await answer(shop, second.subscription_id, "e1", event_id="event 2")
+    await shop.work()
+    assert (await shop.state("e1")).status == "completed"
+
+
+@pytest.mark.guarantee("FLOW-19")
+async def test_of_two_workers_that_start_the_same_execution_one_leaves_its_mark(shop: Shop) -> None:
+    slow = shop.worker()
+
+    async def order_while_another_worker_is_faster(context: Any) -> dict[str, Any]:
+        if not shop.ran:
+            shop.ran.append(("slow", context.execution_id))
+            await start_flow(shop.queue, "purchase", {"item": "lamp"}, "e1")
+            await shop.work()
+        return {"ordered": "by the slow one"}
+
+    fast_flow = shop.flow
+    slow._flows["purchase"] = Flow(
+        "purchase", [Step("order", order_while_another_worker_is_faster), *fast_flow.nodes[1:]]
+    )
+    await start_flow(shop.queue, "purchase", {"item": "lamp"}, "e1")
+    await slow.work_once()
+
+    state = await shop.state("e1")
+    stored = await shop.bus.subscription_storage.list_subscriptions(correlation_id="e1")
+    assert state.results == {"order": {"ordered": "lamp"}}
+    assert [each.subscription_id for each in stored] == [state.subscription_id]
+
+
+@pytest.mark.guarantee("FLOW-21")
+async def test_a_failing_step_is_named_stores_nothing_and_is_delivered_again(
+    shop: Shop, control: Control, caplog: pytest.LogCaptureFixture
+) -> None:
+    failures = [ConnectionError("no stock"), None]
+
+    def order(_: Any) -> str:
+        failure = failures.pop(0)
+        if failure is not None:
+            raise failure
+        return "ordered"
+
+    shop.flow = Flow("purchase", [Step("order", order)])
+    shop.queue = control.queue(claim_idle_seconds=0)
+    await start_flow(shop.queue, "purchase", execution_id="e1")
+
+    assert await shop.worker().work_once()
+    assert await shop.executions.load_execution("e1") is None
+    assert [(record.levelname, "e1" in record.message) for record in caplog.records] == [("ERROR", True)]
+
+    await shop.work()
+    assert (await shop.state("e1")).results == {"order": "ordered"}
+
+
+@pytest.mark.guarantee("FLOW-21")
+@pytest.mark.parametrize("nodes", [["elsewhere"], []], ids=["node-gone", "flow-gone"])
+async def test_a_task_of_a_flow_that_is_not_known_here_stays_in_the_queue(
+    shop: Shop, nodes: list[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    waiting = await shop.suspend("e1")
+    shop.flow = Flow("purchase" if nodes else "another", [EventNode("elsewhere", "x")])
+
+    await answer(shop, waiting.subscription_id, "e1")
+    await shop.work()
+
+    assert len(await shop.tasks()) == 1
+    assert await shop.state("e1") == waiting
+    assert "FlowExecutionException" in caplog.text
+
+
+@pytest.mark.guarantee("FLOW-01")
+async def test_an_execution_that_cannot_be_suspended_stays_in_the_queue(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    await start_flow(shop.queue, "purchase", {"item": "lamp"}, "e1")
+
+    await shop.worker(event_bus=None).work_once()
+
+    assert await shop.executions.load_execution("e1") is None
+    assert len(await shop.tasks()) == 1
+    assert "there is no bus" in caplog.text
+
+
+@pytest.mark.guarantee("FLOW-20")
+async def test_an_answer_to_an_execution_that_has_ended_ends_the_subscription(
+    control: Control, clock: ManualClock
+) -> None:
+    shop = Shop(InMemoryEventBus(clock=clock), control, clock)
+    shop.flow = Flow("purchase", [Step("only", lambda _: None)])
+    await start_flow(shop.queue, "purchase", execution_id="e1")
+    await shop.work()
+    left_over = EventSubscription(event_type="approved", correlation_id="e1", flow_id="purchase")
+    await shop.bus.subscription_storage.store_subscription(left_over)
+
+    await answer(shop, left_over.subscription_id, "e1")
+    await shop.work()
+
+    assert await shop.bus.subscription_storage.list_subscriptions() == []
+    assert await shop.tasks() == []
+    await shop.bus.close()
