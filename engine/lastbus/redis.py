@@ -13,11 +13,11 @@ except ModuleNotFoundError as error:
 from lastbus._backends.redis.bus import RedisEventBus as RedisEventBus
 from lastbus._backends.redis.directory import RedisServiceDirectory as RedisServiceDirectory
 from lastbus._backends.redis.executions import RedisExecutionStorage as RedisExecutionStorage
-from lastbus._backends.redis.queue import RedisStreamTaskQueue as RedisStreamTaskQueue
 from lastbus._backends.redis.metrics import IndexMetrics as IndexMetrics
 from lastbus._backends.redis.metrics import event_index_pruned_metrics as event_index_pruned_metrics
 from lastbus._backends.redis.metrics import index_sweep_metrics as index_sweep_metrics
 from lastbus._backends.redis.metrics import prometheus_text as prometheus_text
+from lastbus._backends.redis.queue import RedisStreamTaskQueue as RedisStreamTaskQueue
 from lastbus._backends.redis.storage import RedisEventStorage as RedisEventStorage
 from lastbus._backends.redis.subscriptions import RedisEventSubscriptionStorage as RedisEventSubscriptionStorage
 from lastbus._backends.redis.tracker import RedisProcessingTracker as RedisProcessingTracker

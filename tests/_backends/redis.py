@@ -44,6 +44,8 @@ class RedisBackend(Backend):
         return connection
 
     def _make_bus(self, **options: Any) -> BaseBus:
+        # Tests that move the clock are not about the janitor, unless they ask for it.
+        options.setdefault("sweep_indexes", False)
         return RedisEventBus(
             None,
             f"{self.prefix}event:",

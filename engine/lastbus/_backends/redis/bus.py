@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from lastbus._backends.redis.announcements import Note, announce
 from lastbus._backends.redis.connection import RedisConnection
+from lastbus._backends.redis.janitor import IndexJanitor, is_disabled
 from lastbus._backends.redis.keys import EVENT_PREFIX, SUBSCRIPTION_PREFIX, TRACKER_PREFIX, Channels
 from lastbus._backends.redis.listeners import Listener, Topic
 from lastbus._backends.redis.storage import RedisEventStorage
@@ -29,10 +30,14 @@ class RedisEventBus(BaseBus):
     `close_timeout`, `on_overdue`, `max_pending_callbacks`, `publish_sync_drain_timeout`, `clock`. Closing the bus
     closes its connections, those of a client that was handed in included.
 
+    A started bus has a janitor for the indexes of its stores, unless `PLAITA_DISABLE_EVENT_INDEX_SWEEP=1`; of several
+    buses on the same keys one is enough, and the others can be made with `sweep_indexes=False`.
+
     What other processes announce while the listener is cut off is in the storage, but nobody here hears of it.
     """
 
     event_storage: RedisEventStorage
+    subscription_storage: RedisEventSubscriptionStorage
 
     def __init__(
         self,
@@ -44,6 +49,7 @@ class RedisEventBus(BaseBus):
         channel_prefix: str | None = None,
         *,
         ttl: float | None = None,
+        sweep_indexes: bool = True,
         **options: Any,
     ) -> None:
         shared = RedisConnection(redis_url, client)
@@ -61,6 +67,8 @@ class RedisEventBus(BaseBus):
         self._control_prefix: Final = f"{event_key_prefix}wake:"
         self._serial: Final = itertools.count()
         self._waited: Final[Counter[Topic]] = Counter()
+        self._sweeps_indexes: Final = sweep_indexes
+        self._janitor: IndexJanitor | None = None
 
     async def _open(self) -> None:
         """Reach the server, and hear whatever handlers are there already.
@@ -72,6 +80,8 @@ class RedisEventBus(BaseBus):
         self.redis = self._connection
         if topics := self._wanted():
             await self._listen(topics)
+        self._refuse_closed("start")
+        self._sweep_indexes()
 
     async def _store(self, event: Event, text: str, deduplicate: bool) -> None:
         """Store, index and announce in one round trip.
@@ -135,9 +145,33 @@ class RedisEventBus(BaseBus):
         listener.start()
         return listener
 
+    def _sweep_indexes(self) -> None:
+        """Have one janitor, on the running loop.
+
+        Keeps: IDX-11, IDX-18.
+        """
+        if not self._sweeps_indexes or self._janitors_here() or is_disabled():
+            return
+        stores = (self.event_storage.holes, self.subscription_storage.holes)
+        janitor = IndexJanitor(
+            self._connection,
+            stores,
+            clock=self._clock,
+            is_wanted=lambda: self._janitor is janitor and not self._closing,
+        )
+        self._janitor = janitor
+        self._owner_context.copy().run(janitor.start)
+
+    def _janitors_here(self) -> list[asyncio.Task[Any]]:
+        """The janitor's task, if it runs on this loop: one of another loop ends by itself when it is not wanted."""
+        loop = asyncio.get_running_loop()
+        tasks = () if self._janitor is None else self._janitor.tasks
+        return [each for each in tasks if each.get_loop() is loop]
+
     def _running_listeners(self) -> list[asyncio.Task[Any]]:
+        """Keeps: IDX-11."""
         listening = () if self.pubsub is None else self.pubsub.tasks
-        return [*super()._running_listeners(), *listening]
+        return [*super()._running_listeners(), *listening, *self._janitors_here()]
 
     def _wanted(self) -> set[Topic]:
         """What handlers and waiters need to hear, now."""

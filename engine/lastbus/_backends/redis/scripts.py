@@ -45,7 +45,7 @@ STORE_EVENT: Final = Script(
     + _OUTLIVE
     + """
 local row, index = KEYS[1], KEYS[2]
-local text, id, score, ttl, types, channel, extra = unpack(ARGV)
+local text, id, score, ttl, types, channel, extra, legacy = unpack(ARGV)
 local old_type = read(redis.call('GET', row)).event_type
 if type(old_type) == 'string' and types .. old_type ~= index then
   redis.call('ZREM', types .. old_type, id)
@@ -55,6 +55,9 @@ redis.call('ZADD', index, score, id)
 outlive(index, ttl)
 if channel ~= '' then
   redis.call('PUBLISH', channel, string.sub(text, 1, -2) .. extra)
+end
+if legacy ~= '' then
+  redis.call('PUBLISH', legacy, text)
 end
 return 1
 """

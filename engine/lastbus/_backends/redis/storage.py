@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 from redis.asyncio import Redis
 
+from lastbus._backends.redis import calls
 from lastbus._backends.redis.announcements import Announcement
 from lastbus._backends.redis.connection import RedisBacked, RedisConnection
+from lastbus._backends.redis.holes import PAGE_IDS, EventHoles, close_holes, pages
 from lastbus._backends.redis.keys import EVENT_PREFIX, EventKeys, check_prefix
 from lastbus._backends.redis.lifetime import lifetime_ms
-from lastbus._backends.redis.scripts import DELETE_EVENT, PRUNE_EVENTS, STORE_EVENT
+from lastbus._backends.redis.scripts import DELETE_EVENT, STORE_EVENT
 from lastbus._clock import SYSTEM_CLOCK, Clock
 from lastbus._errors import EventError
 from lastbus._model.event import Event
@@ -22,7 +24,6 @@ from lastbus._ports.storage import EventStorage
 
 logger = logging.getLogger("lastbus.redis")
 
-PAGE_ROWS: Final = 500
 IDS_MAX: Final = 2**31 - 1
 
 
@@ -46,7 +47,7 @@ class RedisEventStorage(RedisBacked, EventStorage):
         super().__init__(redis_url, client, connection)
         self._keys: Final = EventKeys(check_prefix("key_prefix", key_prefix))
         self._ttl_ms: Final = lifetime_ms(ttl)
-        self._clock: Final = SYSTEM_CLOCK if clock is None else clock
+        self.holes: Final = EventHoles(self._keys, self._ttl_ms, SYSTEM_CLOCK if clock is None else clock)
 
     async def store_event(self, event: Event) -> str:
         """Keep `event`, replacing one of the same id with its index entry, in one round trip. Nothing is announced."""
@@ -57,8 +58,8 @@ class RedisEventStorage(RedisBacked, EventStorage):
 
         Keeps: STORE-05, STORE-06, IDX-01, IDX-03, IDX-04, REDIS-01.
         """
-        keys, arguments = self._call(event, text, announcement)
-        await self._connection.run(STORE_EVENT, keys, *arguments)
+        call = calls.store_event(self._keys, event, text, self._ttl_ms, announcement)
+        await self._connection.run(call.script, call.keys, *call.arguments)
         return event.event_id
 
     async def batch_store_events(self, events: Iterable[Event]) -> list[str]:
@@ -67,10 +68,10 @@ class RedisEventStorage(RedisBacked, EventStorage):
         Keeps: REDIS-01.
         """
         batch = list(events)
-        whole = [self._call(event, event.model_dump_json()) for event in batch]
-        calls = [(len(keys), *keys, *arguments) for keys, arguments in whole]
-        for start in range(0, len(calls), PAGE_ROWS):
-            await self._connection.run_all(STORE_EVENT, calls[start : start + PAGE_ROWS])
+        each = (calls.store_event(self._keys, event, event.model_dump_json(), self._ttl_ms) for event in batch)
+        words = [call.words for call in each]
+        for start in range(0, len(words), PAGE_IDS):
+            await self._connection.run_all(STORE_EVENT, words[start : start + PAGE_IDS])
         return [event.event_id for event in batch]
 
     async def get_event(self, event_id: str) -> Event | None:
@@ -113,15 +114,6 @@ class RedisEventStorage(RedisBacked, EventStorage):
         keys = [self._keys.row(check_name("event_id", event_id))]
         return bool(await self._connection.run(DELETE_EVENT, keys, event_id, self._keys.types))
 
-    def _call(
-        self, event: Event, text: str, announcement: Announcement | None = None
-    ) -> tuple[tuple[str, ...], tuple[str | int, ...]]:
-        """The keys and the arguments with which the script stores `event`."""
-        keys = (self._keys.row(event.event_id), self._keys.type_index(event.event_type))
-        score = repr(float(event.timestamp))
-        ending = announcement or ("", "")
-        return keys, (text, event.event_id, score, self._ttl_ms, self._keys.types, *ending)
-
     async def _types(self) -> list[str]:
         return sorted(rest.decode(errors="replace") for rest in await self._connection.scan(self._keys.types))
 
@@ -137,40 +129,17 @@ class RedisEventStorage(RedisBacked, EventStorage):
         offset = 0
         while len(found) < limit:
             # All that is still missing is asked for at once; where holes were met, a page at least.
-            size = min(max(limit - len(found), PAGE_ROWS if offset else 1), IDS_MAX)
+            size = min(max(limit - len(found), PAGE_IDS if offset else 1), IDS_MAX)
             ids = await self._connection.command("ZRANGEBYSCORE", index, *bounds, "LIMIT", offset, size)
-            for page in _pages(ids):
+            for page in pages(ids):
                 rows = await self._connection.command("MGET", *(self._keys.rows.encode() + each for each in page))
                 gone += [each for each, row in zip(page, rows, strict=True) if row is None]
                 found += _read_all(page, rows, event_type)
             offset += len(ids)
             if len(ids) < size:
                 break
-        await self._prune(event_type, gone)
+        await close_holes(self._connection, self.holes, self.holes.index(event_type), gone)
         return found[:limit]
-
-    async def _prune(self, event_type: str, ids: Sequence[bytes]) -> None:
-        """Drop index entries whose row is gone, judged and dropped in one step at the server, never by their age.
-
-        Keeps: IDX-06, IDX-08, IDX-09, IDX-10.
-        """
-        for page in _pages(ids):
-            gone = await self._connection.run(PRUNE_EVENTS, [self._keys.type_index(event_type)], self._keys.rows, *page)
-            for event_id, score in zip(gone[::2], gone[1::2], strict=True):
-                if float(score) + self._ttl_ms / 1000 > self._clock.time():
-                    logger.error(
-                        "event %s of type %r is gone before its time; its index entry is dropped",
-                        event_id.decode(errors="replace"),
-                        event_type,
-                    )
-
-
-def _pages(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
-    """`ids` in portions that one command, or the stack of one script, can take.
-
-    Keeps: IDX-09.
-    """
-    return (ids[start : start + PAGE_ROWS] for start in range(0, len(ids), PAGE_ROWS))
 
 
 def _age(event: Event) -> tuple[float, str]:

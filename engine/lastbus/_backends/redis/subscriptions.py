@@ -10,23 +10,18 @@ from uuid import uuid4
 
 from redis.asyncio import Redis
 
+from lastbus._backends.redis import calls
 from lastbus._backends.redis.connection import RedisBacked, RedisConnection
+from lastbus._backends.redis.holes import Index, SubscriptionHoles, close_holes
 from lastbus._backends.redis.keys import INDEXED_FIELDS, SUBSCRIPTION_PREFIX, SubscriptionKeys, check_prefix
 from lastbus._backends.redis.lifetime import lifetime_ms
-from lastbus._backends.redis.scripts import (
-    DELETE_SUBSCRIPTION,
-    MARK_SUBSCRIPTION,
-    PRUNE_SUBSCRIPTIONS,
-    STORE_SUBSCRIPTION,
-)
+from lastbus._backends.redis.scripts import MARK_SUBSCRIPTION, STORE_SUBSCRIPTION
 from lastbus._errors import EventError
 from lastbus._model.names import check_name, check_optional_name
 from lastbus._model.subscription import EventSubscription
 from lastbus._ports.storage import EventSubscriptionStorage
 
 logger = logging.getLogger("lastbus.redis")
-
-PRUNE_IDS: Final = 500
 
 
 class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
@@ -48,6 +43,7 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         super().__init__(redis_url, client, connection)
         self._keys: Final = SubscriptionKeys(check_prefix("key_prefix", key_prefix))
         self._ttl_ms: Final = lifetime_ms(ttl)
+        self.holes: Final = SubscriptionHoles(self._keys)
         self._all_indexes: Final = tuple(map(self._keys.indexes, INDEXED_FIELDS))
 
     async def store_subscription(self, subscription: EventSubscription) -> str:
@@ -98,11 +94,12 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         fields = {"event_type": event_type, "correlation_id": correlation_id, "flow_id": flow_id, "node_id": node_id}
         named = {kind: check_optional_name(field, fields[field]) for kind, field in INDEXED_FIELDS.items()}
         given = {kind: value for kind, value in named.items() if value is not None}
-        index = next((self._keys.index(kind, value) for kind, value in given.items()), None)
+        index = next((self.holes.index(kind, value) for kind, value in given.items()), None)
         ids = sorted(await self._candidates(index))
         rows = await self._rows(ids)
         if index is not None:
-            await self._prune(index, [each for each, (row, _) in zip(ids, rows, strict=True) if row is None])
+            gone = [each for each, (row, _) in zip(ids, rows, strict=True) if row is None]
+            await close_holes(self._connection, self.holes, index, gone)
         found = [_read(each, row, marks) for each, (row, marks) in zip(ids, rows, strict=True) if row is not None]
         chosen = [each for each in found if each is not None and given.items() <= _indexed(each).items()]
         return sorted(chosen, key=lambda each: (each.created_at, each.subscription_id))
@@ -113,8 +110,8 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         Keeps: SUBS-16.
         """
         check_name("subscription_id", subscription_id)
-        keys = [self._keys.row(subscription_id), self._keys.processed(subscription_id)]
-        return bool(await self._connection.run(DELETE_SUBSCRIPTION, keys, subscription_id, *self._all_indexes))
+        call = calls.delete_subscription(self._keys, subscription_id)
+        return bool(await self._connection.run(call.script, call.keys, *call.arguments))
 
     async def mark_event_processed(self, subscription_id: str, event_id: str) -> bool:
         """Note that a subscription has handled an event: True the first time, False again or if it is unknown.
@@ -130,10 +127,10 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         # The server keeps this call's own mark, so that it recognises the call when it is sent again.
         return bool(await self._connection.run(MARK_SUBSCRIPTION, keys, event_id, uuid4().hex))
 
-    async def _candidates(self, index: str | None) -> set[bytes]:
+    async def _candidates(self, index: Index | None) -> set[bytes]:
         if index is None:
             return await self._connection.scan(self._keys.rows)
-        return set(await self._connection.command("SMEMBERS", index))
+        return set(await self._connection.command("SMEMBERS", index.key))
 
     async def _rows(self, ids: Sequence[bytes]) -> list[tuple[bytes | None, list[bytes]]]:
         """The row and the marks of every id, in one round trip and one MGET.
@@ -146,15 +143,6 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         marks = [("HKEYS", processed + each) for each in ids]
         texts, *marked = await self._connection.commands([("MGET", *(rows + each for each in ids)), *marks])
         return list(zip(texts, marked, strict=True))
-
-    async def _prune(self, index: str, ids: Sequence[bytes]) -> None:
-        """Drop entries of one index whose row is gone, judged and dropped in one step at the server.
-
-        Keeps: IDX-07, IDX-08.
-        """
-        for start in range(0, len(ids), PRUNE_IDS):
-            page = ids[start : start + PRUNE_IDS]
-            await self._connection.run(PRUNE_SUBSCRIPTIONS, [index], self._keys.rows, *page)
 
 
 def _indexed(subscription: EventSubscription) -> dict[str, str | None]:
