@@ -78,15 +78,13 @@ class Account:
 
         Keeps: MUT-60.
         """
-        if self.outcome.baseline.red:
-            return (
-                "bad",
-                f"The baseline is red: {_count(self.outcome.baseline.red, 'killer')} fail without any mutation",
-            )
+        red = self.outcome.baseline.red
+        if red:
+            return "bad", f"The baseline is red: {_count(red, 'killer')} failed without any mutation"
         if self.unexpected:
             return "bad", f"{_count(self.unexpected, 'mutation')} met something else than expected"
         if self.loose_ends:
-            return "bad", f"Every verdict is as expected, but {_count(self.loose_ends, 'other fault')} remain"
+            return "bad", f"Every verdict is as expected, but the ledger is not: {_count(self.loose_ends, 'fault')}"
         if not self.is_whole:
             return "partial", f"As expected, as far as replayed: {_count(self.outcome.results, 'mutation')}"
         return "good", f"Proven: every guarantee is pinned or declared ({_count(self.ledger.rows, 'guarantee')})"

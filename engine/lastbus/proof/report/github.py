@@ -15,8 +15,9 @@ from lastbus.proof.report.account import Account, line_of
 
 ANNOTATIONS_MAX: Final = 10
 """GitHub shows no more errors of one step than this."""
-ROWS_MAX: Final = 200
-"""Far below the size at which GitHub drops a summary as a whole."""
+ROWS_MAX: Final = 100
+CELL_MAX: Final = 300
+"""Together far below the size (1 MiB) at which GitHub drops a summary as a whole."""
 ICONS: Final = {"good": "✅", "bad": "❌", "partial": "☑️"}
 
 
@@ -118,6 +119,7 @@ def _cell(text: str) -> str:
     Keeps: MUT-65.
     """
     line = " ".join(text.split())
+    line = line if len(line) <= CELL_MAX else line[:CELL_MAX] + "…"
     return re.sub(r"([\\`*_{}\[\]()<>#|~!&])", lambda found: f"&#{ord(found[1])};", line)
 
 

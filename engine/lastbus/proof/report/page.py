@@ -144,7 +144,7 @@ def _trials(account: Account) -> Iterator[Trial]:
             mutation=result.mutation,
             verdict=str(result.verdict),
             tone=tone_of(result),
-            note=f"{result.seconds:.2f} s on Python {account.outcome.python}",
+            note=_said(result, account.outcome.python),
             reason=result.judgement.reason.strip(),
             killed_by=sorted(result.killed_by),
             patch=_lines(account.patches[result.mutation.id]),
@@ -163,6 +163,12 @@ def _trials(account: Account) -> Iterator[Trial]:
             patch=_lines(account.patches[one.mutation.id]),
             has_log=False,
         )
+
+
+def _said(result: Result, python: str) -> str:
+    if result.reused:
+        return "an earlier verdict that still holds"
+    return f"{result.seconds:.2f} s on Python {python}"
 
 
 def _note(fresh: bool, python: str) -> str:

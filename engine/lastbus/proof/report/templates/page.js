@@ -8,7 +8,13 @@
   const cards = [...document.querySelectorAll(".guarantee")];
   // Words are found where they begin: "hang" is not in "changed", but "core-27" and "27" are in CORE-27.
   const plain = (text) => ` ${text.toLowerCase().replace(/[^\p{L}\p{N}]+/gu, " ").trim()}`;
-  const texts = new Map(cards.map((card) => [card, plain(card.textContent)]));
+  const told = (one) => {
+    const parts = [];
+    const walker = document.createTreeWalker(one, NodeFilter.SHOW_TEXT);
+    while (walker.nextNode()) parts.push(walker.currentNode.data);
+    return parts.join(" ");
+  };
+  const texts = new Map(cards.map((card) => [card, plain(told(card))]));
   const links = new Map([...document.querySelectorAll("nav a")].map((link) => [link.hash.slice(1), link]));
 
   const show = () => {
