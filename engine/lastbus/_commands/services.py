@@ -124,11 +124,17 @@ async def main_async(bus: object, control: Control, service_type: str, service: 
 
     try:
         async with ServiceRegistry(control.directory, service_type) as registry, service:
-            out().print(f"{service_type} {registry.info.instance_id} is running")
-            await asyncio.get_running_loop().create_future()
+            bus_name = "no bus" if bus is None else type(bus).__name__
+            out().print(f"{service_type} {registry.info.instance_id} is running with {bus_name}")
+            await stay()
     finally:
         await close_event_bus(bus)
         await control.aclose()
+
+
+async def stay() -> None:
+    """Never return: a service ends by a cancellation, or by a signal that the command line turns into one."""
+    await asyncio.get_running_loop().create_future()
 
 
 def make_bus(kind: str, redis_url: str, database_url: str | None) -> StoringBus:

@@ -57,7 +57,9 @@ class EventFilter:
     async def start(self) -> None:
         """Hear events, check time-outs and look for events that were missed; harmless when called again.
 
-        If it raises, nothing of it goes on.
+        If it raises, nothing of it goes on. No signal handler is installed: when to stop is for the program to say.
+
+        Keeps: FLOW-10.
         """
         if self.reconciler.is_running:
             return

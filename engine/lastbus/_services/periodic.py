@@ -27,6 +27,7 @@ class Periodic(ABC):
         self._interval = check_positive_seconds("interval", interval)
         self._clock = SYSTEM_CLOCK if clock is None else clock
         self._loop: dict[asyncio.Task[Any], None] = {}
+        self._is_failing = False
 
     @abstractmethod
     async def _round(self) -> object:
@@ -63,7 +64,7 @@ class Periodic(ABC):
         await self.stop()
 
     async def _run(self) -> None:
-        """A round that fails is named, and the next one is tried as if it had not.
+        """The next round is tried as if the last one had not failed. Of failures in a row the first is a WARNING.
 
         Keeps: FLOW-11.
         """
@@ -71,9 +72,13 @@ class Periodic(ABC):
             try:
                 await self._round()
             except Exception:
-                logger.warning(
-                    "a round of the %s failed; the next follows in %g s", self.name, self._interval, exc_info=True
+                level = logging.DEBUG if self._is_failing else logging.WARNING
+                logger.log(
+                    level, "the %s failed; it is tried again every %g s", self.name, self._interval, exc_info=True
                 )
+                self._is_failing = True
+            else:
+                self._is_failing = False
             await self._clock.sleep(self._interval)
 
     def _forget(self, task: asyncio.Task[Any]) -> None:

@@ -65,8 +65,8 @@ class ServiceRegistry(Periodic):
         await super().stop()
         try:
             await self._directory.withdraw(self.info.service_type, self.info.instance_id)
-        except Exception:
-            logger.warning("service %s could not be taken off the list", self.info.instance_id, exc_info=True)
+        except Exception as error:
+            logger.warning("service %s could not be taken off the list: %s", self.info.instance_id, error)
 
     async def get_service_types(self) -> list[str]:
         """The types of services that are here, whole, whatever characters they hold."""
