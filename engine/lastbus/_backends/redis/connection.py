@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-from collections.abc import AsyncGenerator, Awaitable, Iterable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable
 from typing import Any, Final, NamedTuple, TypeVar
 from urllib.parse import quote, quote_plus
 
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.asyncio.connection import parse_url
 from redis.asyncio.retry import Retry
-from redis.backoff import ExponentialBackoff, NoBackoff
+from redis.backoff import AbstractBackoff, ExponentialBackoff, NoBackoff
 from redis.client import NEVER_DECODE
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoScriptError, RedisError
@@ -251,19 +251,25 @@ def make_client(redis_url: str) -> Redis:
 
     Keeps: REDIS-07.
     """
+    return Redis(connection_pool=BlockingConnectionPool.from_url(redis_url, **bounds(Retry)))
+
+
+def bounds(retry: Callable[[AbstractBackoff, int], object]) -> dict[str, Any]:
+    """The settings of a pool that bound every wait; `retry` is the class that retries in its kind of client.
+
+    Keeps: REDIS-07.
+    """
     options: dict[str, Any] = {"protocol": 2} if "protocol" in inspect.signature(Redis.__init__).parameters else {}
-    pool = BlockingConnectionPool.from_url(
-        redis_url,
-        max_connections=POOL_CONNECTIONS_MAX,
-        timeout=POOL_WAIT_SECONDS,
-        socket_timeout=SOCKET_SECONDS,
-        socket_connect_timeout=SOCKET_SECONDS,
-        health_check_interval=HEALTH_CHECK_SECONDS,
-        retry=Retry(ExponentialBackoff(cap=RETRY_SECONDS_MAX, base=RETRY_FIRST_SECONDS), RETRIES),
-        retry_on_error=[RedisConnectionError, RedisTimeoutError],
+    return {
+        "max_connections": POOL_CONNECTIONS_MAX,
+        "timeout": POOL_WAIT_SECONDS,
+        "socket_timeout": SOCKET_SECONDS,
+        "socket_connect_timeout": SOCKET_SECONDS,
+        "health_check_interval": HEALTH_CHECK_SECONDS,
+        "retry": retry(ExponentialBackoff(cap=RETRY_SECONDS_MAX, base=RETRY_FIRST_SECONDS), RETRIES),
+        "retry_on_error": [RedisConnectionError, RedisTimeoutError],
         **options,
-    )
-    return Redis(connection_pool=pool)
+    }
 
 
 def _copy(client: Redis, **changes: Any) -> Redis:
