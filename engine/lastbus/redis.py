@@ -21,3 +21,4 @@ from lastbus._backends.redis.queue import RedisStreamTaskQueue as RedisStreamTas
 from lastbus._backends.redis.storage import RedisEventStorage as RedisEventStorage
 from lastbus._backends.redis.subscriptions import RedisEventSubscriptionStorage as RedisEventSubscriptionStorage
 from lastbus._backends.redis.tracker import RedisProcessingTracker as RedisProcessingTracker
+from lastbus._backends.redis.writer import RedisEventWriter as RedisEventWriter

@@ -11,6 +11,7 @@ from typing import Any
 
 import fakeredis
 import fakeredis.aioredis
+from redis import Redis as SyncRedis
 from redis.asyncio import Redis
 
 from lastbus._backends.redis.connection import RedisConnection, make_client
@@ -20,6 +21,7 @@ from lastbus.redis import (
     RedisEventBus,
     RedisEventStorage,
     RedisEventSubscriptionStorage,
+    RedisEventWriter,
     RedisProcessingTracker,
 )
 from tests._backends.base import Backend
@@ -32,10 +34,15 @@ class RedisBackend(Backend):
         super().__init__()
         self.prefix = f"lastbus-test:{uuid.uuid4().hex}:"
         self._connections: list[RedisConnection] = []
+        self._writers: list[RedisEventWriter] = []
 
     @abstractmethod
     def client(self, **options: Any) -> Redis:
         """A fresh client on this server."""
+
+    @abstractmethod
+    def sync_client(self, **options: Any) -> SyncRedis:
+        """A fresh client on this server for code without a loop."""
 
     def connection(self, **options: Any) -> RedisConnection:
         """A fresh connection, closed with the back end."""
@@ -61,6 +68,18 @@ class RedisBackend(Backend):
     def subscription_storage(self) -> RedisEventSubscriptionStorage:
         return RedisEventSubscriptionStorage(key_prefix=f"{self.prefix}subscription:", connection=self.connection())
 
+    def writer(self, client: SyncRedis | None = None, **options: Any) -> RedisEventWriter:
+        """A synchronous writer, closed with the back end."""
+        writer = RedisEventWriter(
+            None,
+            f"{self.prefix}event:",
+            f"{self.prefix}subscription:",
+            self.sync_client() if client is None else client,
+            **options,
+        )
+        self._writers.append(writer)
+        return writer
+
     def tracker(self, clock: Clock | None = None) -> RedisProcessingTracker:
         return RedisProcessingTracker(key_prefix=f"{self.prefix}processed:", clock=clock, connection=self.connection())
 
@@ -70,6 +89,8 @@ class RedisBackend(Backend):
         await super().__aexit__(kind, error, trace)
         for connection in self._connections:
             await connection.aclose()
+        for writer in self._writers:
+            writer.close()
 
 
 class FakeConnection(fakeredis.aioredis.FakeAsyncRedisConnection):
@@ -108,6 +129,9 @@ class FakeRedisBackend(RedisBackend):
     def client(self, **options: Any) -> Redis:
         return fakeredis.FakeAsyncRedis(server=self.server, connection_class=FakeConnection, **options)
 
+    def sync_client(self, **options: Any) -> SyncRedis:
+        return fakeredis.FakeRedis(server=self.server, **options)
+
 
 class ValkeyBackend(RedisBackend):
     """A real server that others may use as well: whatever was written under the prefix is deleted on leaving."""
@@ -120,6 +144,9 @@ class ValkeyBackend(RedisBackend):
 
     def client(self, **options: Any) -> Redis:
         return Redis.from_url(self.url, **options) if options else make_client(self.url)
+
+    def sync_client(self, **options: Any) -> SyncRedis:
+        return SyncRedis.from_url(self.url, **options)
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
