@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import AsyncIterator
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
-from lastbus._backends.redis.connection import SCAN_COUNT, RedisConnection
+from lastbus._backends.redis.connection import RedisConnection
 from lastbus._backends.redis.holes import pages
-from lastbus._backends.redis.keys import EventKeys, glob_escape
+from lastbus._backends.redis.keys import EventKeys
 from lastbus._backends.redis.storage import RedisEventStorage
 from lastbus._errors import EventError
 from lastbus._model.event import Event
@@ -22,9 +22,6 @@ from lastbus._model.names import check_optional_name
 from lastbus._model.numbers import check_bound, check_count
 
 logger = logging.getLogger("lastbus.redis")
-
-SECONDS: Final = 86_400
-"""How long a console kept an event."""
 
 
 @dataclass(frozen=True)
@@ -42,41 +39,41 @@ class LegacyKeys:
         """The channel on which a console announced events of one type: deprecated, for one more release."""
         return f"{self.prefix}channel:{event_type}"
 
-    def id_of(self, key: bytes) -> str | None:
-        """What takes the place of the id in a legacy row's key; None for the key of anything else.
+    def is_row(self, rest: bytes) -> bool:
+        """Whether a legacy row's key can end with `rest` behind the prefix; the rest is then the event's id.
 
         Keeps: IDX-28.
         """
-        canonical = EventKeys(self.prefix)
-        if key.startswith(tuple(map(str.encode, (canonical.rows, canonical.types, self.types)))):
-            return None
-        return key[len(self.prefix.encode()) :].decode(errors="replace")
+        canonical = EventKeys("")
+        return not rest.startswith(tuple(map(str.encode, (canonical.rows, canonical.types, LegacyKeys("").types))))
 
 
 class LegacyRow(NamedTuple):
-    """One event as a console has left it: its key, its text, and the event, if the text is one."""
+    """One event as a console has left it: its key, and the event, if what is there is one."""
 
     key: bytes
-    text: bytes
     event: Event | None
 
 
-async def legacy_rows(connection: RedisConnection, prefix: str) -> AsyncIterator[list[LegacyRow]]:
-    """Every event that consoles have left under `prefix`, in portions; nothing is changed.
+async def legacy_ids(connection: RedisConnection, prefix: str) -> list[bytes]:
+    """What comes behind `prefix` in the keys of all legacy rows, in order.
+
+    Keeps: IDX-28.
+    """
+    keys = LegacyKeys(prefix)
+    return sorted(rest for rest in await connection.scan(prefix) if keys.is_row(rest))
+
+
+async def read_legacy_rows(connection: RedisConnection, prefix: str, ids: Sequence[bytes]) -> list[LegacyRow]:
+    """The legacy rows of these ids that are still there, in one round trip; nothing is changed.
 
     What cannot be read is named in a WARNING.
 
     Keeps: IDX-28.
     """
-    keys, cursor = LegacyKeys(prefix), 0
-    while True:
-        words = ("SCAN", cursor, "MATCH", f"{glob_escape(prefix)}*", "COUNT", SCAN_COUNT, "TYPE", "string")
-        cursor, found = await connection.command(*words)
-        for page in pages([key for key in found if keys.id_of(key) is not None]):
-            texts = await connection.command("MGET", *page)
-            yield [_row(keys, key, text) for key, text in zip(page, texts, strict=True) if text is not None]
-        if int(cursor) == 0:
-            return
+    keys = [prefix.encode() + each for each in ids]
+    texts = await connection.command("MGET", *keys) if keys else []
+    return [LegacyRow(key, _read(each, text)) for key, each, text in zip(keys, ids, texts, strict=True) if text]
 
 
 async def list_events_of_consoles_too(
@@ -98,12 +95,19 @@ async def list_events_of_consoles_too(
     check_count("limit", limit, at_least=0)
     start, end = check_bound("start_time", start_time), check_bound("end_time", end_time)
     found: dict[str, Event] = {}
-    async for page in legacy_rows(connection, prefix):
-        for event in (row.event for row in page if row.event is not None):
-            if _is_within(event, event_type, start, end) and await storage.get_event(event.event_id) is None:
-                found[event.event_id] = event
+    for page in pages(await legacy_ids(connection, prefix)):
+        events = [row.event for row in await read_legacy_rows(connection, prefix, page) if row.event is not None]
+        asked = [event for event in events if _is_within(event, event_type, start, end)]
+        there = await are_there(connection, EventKeys(prefix), asked)
+        found.update((event.event_id, event) for event in asked if event.event_id not in there)
     found |= {event.event_id: event for event in await storage.list_events(event_type, start, end, limit)}
     return sorted(found.values(), key=lambda event: (event.timestamp, event.event_id))[:limit]
+
+
+async def are_there(connection: RedisConnection, keys: EventKeys, events: Sequence[Event]) -> set[str]:
+    """The ids of those of `events` that the engine has under its own keys, in one round trip."""
+    replies = await connection.commands([("EXISTS", keys.row(event.event_id)) for event in events]) if events else []
+    return {event.event_id for event, reply in zip(events, replies, strict=True) if reply}
 
 
 def read_legacy(event_id: str, text: bytes) -> Event:
@@ -121,14 +125,13 @@ def read_legacy(event_id: str, text: bytes) -> Event:
     return Event.model_validate_json(json.dumps({"event_id": event_id, "data": {}, **known}))
 
 
-def _row(keys: LegacyKeys, key: bytes, text: bytes) -> LegacyRow:
-    event_id = keys.id_of(key)
-    assert event_id is not None
+def _read(event_id: bytes, text: bytes) -> Event | None:
+    shown = event_id.decode(errors="replace")
     try:
-        return LegacyRow(key, text, read_legacy(event_id, text))
+        return read_legacy(shown, text)
     except EventError as error:
-        logger.warning("legacy event %s cannot be read and is skipped: %s", event_id, error)
-        return LegacyRow(key, text, None)
+        logger.warning("legacy event %s cannot be read and is skipped: %s", shown, error)
+        return None
 
 
 def _is_within(event: Event, event_type: str | None, start: float | None, end: float | None) -> bool:

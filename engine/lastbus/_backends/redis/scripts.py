@@ -3,7 +3,7 @@
 Each script is called by its digest, and sent whole only to a server that does not know it yet. Only `cjson` is used of
 the optional libraries, and only to read: writing JSON in Lua would turn an empty list into an empty object.
 
-Keeps: STORE-05, SUBS-16, IDX-01, IDX-02, IDX-03, IDX-04, IDX-08, IDX-10, REDIS-10.
+Keeps: STORE-05, SUBS-16, IDX-01, IDX-02, IDX-03, IDX-04, IDX-05, IDX-08, IDX-10, IDX-29, IDX-32, IDX-34, REDIS-10.
 """
 
 from __future__ import annotations
@@ -90,6 +90,53 @@ for i = 2, #ARGV do
   end
 end
 return gone
+"""
+)
+
+COPY_EVENT: Final = Script(
+    _OUTLIVE
+    + """
+local source, row, index = KEYS[1], KEYS[2], KEYS[3]
+local text, id, score, ttl, shortest = unpack(ARGV)
+if redis.call('EXISTS', row) == 1 then return 0 end
+local left = redis.call('PTTL', source)
+if left == -2 then return -1 end
+if left == -1 then left = tonumber(ttl) end
+redis.call('SET', row, text, 'PX', math.max(left, tonumber(shortest)))
+redis.call('ZADD', index, score, id)
+outlive(index, ttl)
+return 1
+"""
+)
+"""Copies with the life that is left: a source that lapses on the way is not copied, and a row that is there stays."""
+
+INDEX_EVENT: Final = Script(
+    _OUTLIVE
+    + """
+local row, index = KEYS[1], KEYS[2]
+local text, id, score, ttl = unpack(ARGV)
+if redis.call('GET', row) ~= text then return 0 end
+local added = 0
+if not redis.call('ZSCORE', index, id) then added = redis.call('ZADD', index, score, id) end
+outlive(index, math.max(redis.call('PTTL', row), tonumber(ttl)))
+return added
+"""
+)
+"""Restores what is missing for a row that still is as it was read."""
+
+INDEX_SUBSCRIPTION: Final = Script(
+    _OUTLIVE
+    + """
+local row = KEYS[1]
+local text, id, ttl = unpack(ARGV)
+if redis.call('GET', row) ~= text then return 0 end
+local life = math.max(redis.call('PTTL', row), tonumber(ttl))
+local added = 0
+for i = 2, #KEYS do
+  added = added + redis.call('SADD', KEYS[i], id)
+  outlive(KEYS[i], life)
+end
+return added
 """
 )
 
