@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from lastbus.proof import record
 from lastbus.proof.config import Project
 from lastbus.proof.mutation import Mutation, load_all
 from lastbus.proof.replay import Outcome, replay
@@ -115,6 +117,12 @@ class Sample:
         body = {key: value for key, value in {**body, **changes}.items() if value is not None}
         self.write(f"mutations/sum/{name}.json", json.dumps(body, indent=1))
         return next(one for one in load_all(self.project) if one.id == name)
+
+    def record(self, outcome: Outcome) -> None:
+        """Keep `outcome` as the last replay, as the commands do."""
+        mutations = [result.mutation for result in outcome.results]
+        basis = record.Basis.of(record.Present(self.project), mutations, sys.executable)
+        record.update(self.project, outcome, basis)
 
     def replay(self, **options: Any) -> Outcome:
         return replay(self.project, load_all(self.project), **options)

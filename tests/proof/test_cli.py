@@ -19,6 +19,7 @@ def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     """Run one command inside the sample; returns its exit code, what it printed and what it complained."""
     monkeypatch.chdir(sample.root)
     monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.delenv("CI", raising=False)
 
     def run(*argv: str) -> tuple[int, str, str]:
         with pytest.raises(SystemExit) as left:
@@ -79,6 +80,45 @@ def test_a_red_baseline_exits_3_and_names_the_test(lastbus, sample):
 
     assert code == 3
     assert f"  {FULL}: assert not True" in err
+
+
+@pytest.mark.guarantee("MUT-41")
+def test_an_assertion_that_is_weakened_in_a_helper_lets_its_mutation_survive(lastbus, sample):
+    helper = "import shop\n\ndef check_sum():\n    assert shop.add(2, 3) == 5\n"
+    test = 'import pytest\nimport sums\n\n@pytest.mark.guarantee("SUM-01")\ndef test_sum():\n    sums.check_sum()\n'
+    sample.write("tests/sums.py", helper)
+    sample.write("tests/test_sums.py", test)
+    sample.mutate("add-wrong", killers=["tests/test_sums.py::test_sum"])
+    assert lastbus("replay")[0] == 0
+
+    assert "1 of 1 verdicts still hold and were reused" in lastbus("replay")[1]
+    sample.write("tests/sums.py", helper.replace("assert shop.add(2, 3) == 5", "shop.add(2, 3)"))
+
+    assert lastbus("replay")[0] == 1
+
+
+@pytest.mark.guarantee("MUT-45")
+def test_an_audit_that_finds_the_history_wrong_exits_6_and_says_so(lastbus, sample):
+    sample.mutate("add-wrong")
+    assert "audit: no verdict could be reused; seed 1" in lastbus("replay", "--audit", "1", "--audit-seed", "1")[1]
+    assert "audit: 1 reused verdicts replayed, all agree; seed 1" in lastbus("replay", "--audit=9", "--audit-seed=1")[1]
+    record = sample.root / ".lastbus/replay.json"
+    record.write_text(record.read_text().replace('"killed"', '"survived"'))
+
+    code, _, err = lastbus("replay", "--audit", "1")
+
+    assert code == 6
+    assert err.startswith("lastbus: add-wrong: the history says survived, a run says killed, and nothing")
+
+
+@pytest.mark.guarantee("MUT-44")
+def test_in_ci_all_is_replayed(lastbus, sample, monkeypatch):
+    sample.mutate("add-wrong")
+    lastbus("replay")
+    monkeypatch.setenv("CI", "true")
+
+    assert "reused" not in lastbus("replay")[1]
+    assert "reused" in lastbus("replay", "--reuse")[1]
 
 
 @pytest.mark.guarantee("MUT-19", "MUT-20")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,7 +20,7 @@ def remember(sample: Sample, name: str, verdict: Verdict = Verdict.KILLED, **kil
     """As if a replay had just said `verdict` about the mutation `name`."""
     mutation = next(one for one in ledger.load_all(sample.project) if one.id == name)
     judgement = Judgement(verdict, "", killed_by or dict.fromkeys(mutation.killers, mutation.guarantees))
-    record.update(sample.project, Outcome("3", 1, Baseline(), [Result(mutation, judgement, 0.0)]))
+    sample.record(Outcome("3", 1, Baseline(), [Result(mutation, judgement, 0.0)]))
 
 
 def reasons(sample: Sample, guarantee: str = "SUM-01") -> str:
@@ -114,6 +115,14 @@ def test_a_new_conftest_makes_the_verdict_stale(pinned):
     pinned.write("tests/conftest.py", "x = 1\n")
 
     assert "changed since the last replay" in reasons(pinned)
+
+
+@pytest.mark.guarantee("MUT-42")
+def test_other_packages_make_the_verdict_stale(pinned, tmp_path, monkeypatch):
+    (tmp_path / "till-2.dist-info").mkdir()
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+
+    assert f"{sys.executable} (its version, packages or settings) changed since the last replay" in reasons(pinned)
 
 
 @pytest.mark.guarantee("MUT-16")

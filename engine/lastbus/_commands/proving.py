@@ -14,9 +14,10 @@ from lastbus._commands.console import err, out, progress
 from lastbus._commands.frozen import frozen_checked
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Sequence
 
     from lastbus.proof.config import Project
+    from lastbus.proof.history import Replayed, Use
     from lastbus.proof.ledger import Ledger
     from lastbus.proof.mutation import Mutation
     from lastbus.proof.replay import Outcome
@@ -34,10 +35,21 @@ ReportFolder = Annotated[
     Path | None, typer.Option("--report", help="Fill this folder: index.html, files for programs, and the evidence.")
 ]
 Isolated = Annotated[bool, typer.Option("--isolated", help="A new process per run instead of a fork: slower.")]
+Fresh = Annotated[
+    bool | None,
+    typer.Option(
+        "--fresh/--reuse",
+        help="Replay all, or only what could have changed since its last verdict. Default: --fresh in CI (CI is set) "
+        "and for a report, else --reuse.",
+        show_default=False,
+    ),
+]
+Audit = Annotated[int, typer.Option("--audit", min=0, help="Replay so many of the verdicts that could be reused.")]
+Seed = Annotated[int | None, typer.Option("--audit-seed", help="Draw the sample of an audit again.")]
 
 EXITS = (
     "\n\nExit codes: 0 all as expected · 1 a survivor or the wrong killer · 2 usage · 3 red baseline · "
-    "4 invalid mutation · 5 hang or time-out."
+    "4 invalid mutation · 5 hang or time-out · 6 an audit found a reused verdict wrong."
 )
 
 
@@ -55,23 +67,29 @@ def replay(
     json_file: JsonFile = None,
     report: ReportFolder = None,
     isolated: Isolated = False,
+    fresh: Fresh = None,
+    audit: Audit = 0,
+    audit_seed: Seed = None,
 ) -> None:
     """Replay the chosen mutations, or all; the exit code is the verdict."""
     from lastbus.proof import ledger
     from lastbus.proof.config import Project
+    from lastbus.proof.history import Use
     from lastbus.proof.mutation import load_all, select
     from lastbus.proof.report import refuse_foreign, to_json
 
     if report is not None:
         refuse_foreign(report)
+    use = Use.chosen(fresh, audit, audit_seed, report is not None, os.environ)
     project = Project.load()
     mutations = select(load_all(project), ids or (), group or ())
-    outcome = _replayed(project, mutations, python, jobs, isolated)
+    done = _replayed(project, mutations, python, jobs, isolated, use)
+    outcome = done.outcome
     if json_file is not None:
         json_file.write_text(json.dumps(to_json(outcome), indent=1) + "\n", encoding="utf-8")
     if report is not None or _on_github():
         _reported(project, outcome, ledger.read(project), report)
-    raise typer.Exit(outcome.exit_code)
+    raise typer.Exit(done.exit_code)
 
 
 @app.command(
@@ -83,6 +101,9 @@ def prove(
     jobs: Jobs = CPUS,
     report: ReportFolder = None,
     isolated: Isolated = False,
+    fresh: Fresh = None,
+    audit: Audit = 0,
+    audit_seed: Seed = None,
 ) -> None:
     """The replay decides the exit code; after a clean one, so do the ledger and the frozen bodies.
 
@@ -90,21 +111,23 @@ def prove(
     """
     from lastbus.proof import frozen, ledger
     from lastbus.proof.config import Project
+    from lastbus.proof.history import Use
     from lastbus.proof.mutation import load_all, select
     from lastbus.proof.report import ledger_line, refuse_foreign
 
     if report is not None:
         refuse_foreign(report)
+    use = Use.chosen(fresh, audit, audit_seed, report is not None, os.environ)
     project = Project.load()
-    outcome = _replayed(project, select(load_all(project)), python, jobs, isolated)
+    done = _replayed(project, select(load_all(project)), python, jobs, isolated, use)
     book = ledger.read(project)
     for line in (*book.errors, *(f"{row.statement.id} unpinned: {row.reasons[0]}" for row in book.unpinned)):
         out().print(line)
     out().print(ledger_line(book))
     frozen_ok = frozen_checked(project, frozen.load(project))
-    _reported(project, outcome, book, report)
+    _reported(project, done.outcome, book, report)
     honest = frozen_ok and not book.errors and not book.unpinned
-    raise typer.Exit(outcome.exit_code or (0 if honest else 1))
+    raise typer.Exit(done.exit_code or (0 if honest else 1))
 
 
 def _on_github() -> bool:
@@ -124,18 +147,41 @@ def _reported(project: Project, outcome: Outcome, book: Ledger, folder: Path | N
         out().print(line)
 
 
-def _replayed(project: Project, mutations: Sequence[Mutation], python: str, jobs: int, isolated: bool) -> Outcome:
-    """Replay with progress on the terminal, keep the record, print the summary."""
-    from lastbus.proof import record
+def _replayed(
+    project: Project, mutations: Sequence[Mutation], python: str, jobs: int, isolated: bool, use: Use
+) -> Replayed:
+    """Replay with progress on the terminal what the history does not know, and print the summary."""
+    from lastbus.proof import history
     from lastbus.proof.replay import replay as run
     from lastbus.proof.report import red_lines, summary_line
 
-    with progress(len(mutations)) as tell:
-        outcome = run(project, mutations, python, jobs, isolated, tell)
-    if outcome.baseline.red:
-        for line in red_lines(outcome):
-            err().print(line)
-    else:
-        record.update(project, outcome)
-    out().print(summary_line(outcome))
-    return outcome
+    def told(left: Sequence[Mutation]) -> Outcome:
+        with progress(len(left)) as tell:
+            return run(project, left, python, jobs, isolated, tell)
+
+    done = history.replay(project, mutations, python, use, told)
+    for line in red_lines(done.outcome) if done.outcome.baseline.red else ():
+        err().print(line)
+    for line in history_lines(done, use):
+        out().print(line)
+    for line in done.disagreements:
+        err().print(f"lastbus: {line}")
+    out().print(summary_line(done.outcome))
+    return done
+
+
+def history_lines(done: Replayed, use: Use) -> Iterator[str]:
+    """What was taken over, with whatever of it is not as expected, and what an audit came to."""
+    from lastbus.proof.report import result_line
+
+    for result in done.outcome.results:
+        if result.reused and not result.as_expected:
+            yield result_line(result)
+    if done.reused:
+        yield f"{done.reused} of {len(done.outcome.results)} verdicts still hold and were reused (--fresh replays all)"
+    if use.audit and not done.outcome.baseline.red:
+        wrong = f"{len(done.disagreements)} disagree" if done.disagreements else "all agree"
+        found = (
+            f"{len(done.audited)} reused verdicts replayed, {wrong}" if done.audited else "no verdict could be reused"
+        )
+        yield f"audit: {found}; seed {use.seed}"

@@ -29,6 +29,8 @@ class Project:
     tests: tuple[str, ...]
     mutations: str
     paths: tuple[str, ...] = (".",)
+    helpers: tuple[str, ...] = ()
+    """Code that is for tests rather than under test: a verdict rests on it as it does on the tests."""
 
     @classmethod
     def load(cls, start: Path | None = None) -> Project:
@@ -54,6 +56,7 @@ class Project:
             tests=_strings(table, "tests"),
             mutations=_strings(table, "mutations")[0],
             paths=_paths(ini.get("pythonpath", ["."])),
+            helpers=_strings(table, "helpers") if "helpers" in table else (),
         )
 
     def files(self, places: tuple[str, ...], suffix: str) -> list[str]:

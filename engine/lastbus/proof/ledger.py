@@ -34,7 +34,12 @@ class Evidence:
     kept: frozenset[str]
     unfit: str
     entry: record.Entry | None
-    fresh: bool
+    changed: str
+
+    @property
+    def fresh(self) -> bool:
+        """Whether there is a verdict and nothing it rests on has changed since."""
+        return self.entry is not None and not self.changed
 
 
 @dataclass(frozen=True)
@@ -99,7 +104,8 @@ def read(project: Project) -> Ledger:
     tests = _citations(project, project.tests, marked, "guarantee")
     mutations = load_all(project)
     entries = record.load(project)
-    evidence = [weigh(project, mutation, entries.get(mutation.id)) for mutation in mutations]
+    present = record.Present(project)
+    evidence = [weigh(present, mutation, entries.get(mutation.id)) for mutation in mutations]
     errors = [*_doubles(documents), *unknown({one.id for one in documents}, [*code, *tests], mutations)]
     rows = [_row(one, code, tests, evidence) for one in documents]
     errors += _wrong_counts(project, documents, mutations)
@@ -223,7 +229,7 @@ def _fault(guarantee: str, one: Evidence) -> str:
     if one.entry is None:
         return f"never replayed: lastbus replay {name}"
     if not one.fresh:
-        return f"its files changed since the last replay: lastbus replay {name}"
+        return f"{one.changed} changed since the last replay: lastbus replay {name}"
     if one.entry.verdict != one.mutation.expect:
         return f"the last replay said {one.entry.verdict}: lastbus replay {name}"
     if not one.mutation.canary and not any(guarantee in ids for ids in one.entry.killed_by.values()):
@@ -231,16 +237,16 @@ def _fault(guarantee: str, one: Evidence) -> str:
     return ""
 
 
-def weigh(project: Project, mutation: Mutation, entry: record.Entry | None) -> Evidence:
+def weigh(present: record.Present, mutation: Mutation, entry: record.Entry | None) -> Evidence:
     """What the files and the last replay say about one mutation.
 
     Keeps: MUT-16.
     """
-    texts = texts_of(project, mutation)
-    fresh = entry is not None and entry.fingerprint == record.fingerprint(project, mutation)
-    # A fresh verdict was given for these very bytes; if they had not been fit, it would say so.
-    unfit = "" if fresh else _unfit(mutation, texts)
-    return Evidence(mutation, frozenset(kept_around(mutation.edits, texts)), unfit, entry, fresh)
+    texts = texts_of(present.project, mutation)
+    changed = present.changed(entry) if entry is not None else ""
+    # A verdict that holds was given for these very bytes; if they had not been fit, it would say so.
+    unfit = "" if entry is not None and not changed else _unfit(mutation, texts)
+    return Evidence(mutation, frozenset(kept_around(mutation.edits, texts)), unfit, entry, changed)
 
 
 def _unfit(mutation: Mutation, texts: Mapping[str, str]) -> str:

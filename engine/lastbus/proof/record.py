@@ -1,59 +1,83 @@
-"""The record: what the last replay said about each mutation, and whether that still holds.
+"""The record: what the last replay said about each mutation, and what that rests on.
 
-Keeps: MUT-16.
+Keeps: MUT-16, MUT-42, MUT-43.
 
-Kept in ``.lastbus/replay.json`` beside the project, never under version control.
-An entry holds as long as the mutation, the files it changes, the test files of its
-killers and the conftests above them are what they were, byte for byte.
+Kept in ``.lastbus/replay.json`` beside the project, never under version control. An entry holds as long as the files
+it rests on are what they were, byte for byte, and so are the interpreter and all that is around it.
 """
 
 from __future__ import annotations
 
-import hashlib
+import fcntl
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import PurePosixPath
 from typing import Any, Final
 
+from lastbus.proof.basis import Tree
 from lastbus.proof.config import Project
 from lastbus.proof.mutation import Mutation
 from lastbus.proof.replay import Outcome
+from lastbus.proof.surroundings import Surroundings, look
 
 FILE: Final = ".lastbus/replay.json"
 
 
 @dataclass(frozen=True)
 class Entry:
-    """The last verdict on one mutation and the fingerprint of what it was given for."""
+    """The last verdict on one mutation, and the digests of everything it was given for."""
 
     verdict: str
+    reason: str
     killed_by: Mapping[str, tuple[str, ...]]
-    fingerprint: str
     python: str
+    executable: str
+    surroundings: str
+    files: Mapping[str, str]
 
 
-def fingerprint(project: Project, mutation: Mutation) -> str:
-    """A digest of everything the verdict on `mutation` rests on.
+class Present:
+    """The project and its interpreters as they are now: what an entry must agree with to hold."""
 
-    Keeps: MUT-16.
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.tree = Tree(project)
+        self._seen: dict[str, Surroundings] = {}
+
+    def around(self, executable: str) -> Surroundings:
+        """The surroundings of one interpreter, asked for once."""
+        if executable not in self._seen:
+            self._seen[executable] = look(self.project, executable)
+        return self._seen[executable]
+
+    def changed(self, entry: Entry) -> str:
+        """What `entry` rests on and is not what it was: a file, or the interpreter; empty if it holds.
+
+        Keeps: MUT-16, MUT-42.
+        """
+        file = self.tree.changed(entry.files)
+        if file:
+            return file
+        same = entry.surroundings == self.around(entry.executable).digest
+        return "" if same else f"{entry.executable} (its version, packages or settings)"
+
+
+@dataclass(frozen=True)
+class Basis:
+    """What the verdicts of one replay rest on, taken before it began: an edit while it runs makes them stale.
+
+    Keeps: MUT-43.
     """
-    digest = hashlib.sha256(mutation.text.encode())
-    for file in sorted({*mutation.files, *_test_files(mutation)}):
-        path = project.root / file
-        data = path.read_bytes() if path.is_file() else b""
-        digest.update(f"\0{file}\0{len(data)}\0".encode() + data)
-    return digest.hexdigest()
 
+    around: Surroundings
+    files: Mapping[str, Mapping[str, str]]
 
-def _test_files(mutation: Mutation) -> set[str]:
-    """The killers' files and every conftest that pytest may read for them.
-
-    Keeps: MUT-16.
-    """
-    files = {killer.split("::")[0] for killer in mutation.killers}
-    folders = {parent for file in files for parent in PurePosixPath(file).parents}
-    return files | {(folder / "conftest.py").as_posix() for folder in folders}
+    @classmethod
+    def of(cls, present: Present, mutations: list[Mutation], python: str) -> Basis:
+        """The basis of replaying `mutations` with `python` now."""
+        files = {mutation.id: present.tree.basis(mutation) for mutation in mutations}
+        return cls(present.around(python), files)
 
 
 def load(project: Project) -> dict[str, Entry]:
@@ -67,21 +91,45 @@ def load(project: Project) -> dict[str, Entry]:
 
 def _entry(body: Mapping[str, Any]) -> Entry:
     killed_by = {killer: tuple(ids) for killer, ids in body["killed_by"].items()}
-    return Entry(body["verdict"], killed_by, body["fingerprint"], body["python"])
+    return Entry(
+        verdict=body["verdict"],
+        reason=body["reason"],
+        killed_by=killed_by,
+        python=body["python"],
+        executable=body["executable"],
+        surroundings=body["surroundings"],
+        files=dict(body["files"]),
+    )
 
 
-def update(project: Project, outcome: Outcome) -> None:
-    """Replace the entries of the mutations in `outcome`; all others stay."""
-    entries = load(project)
-    for result in outcome.results:
-        entries[result.mutation.id] = Entry(
-            verdict=str(result.verdict),
-            killed_by=result.killed_by,
-            fingerprint=fingerprint(project, result.mutation),
-            python=outcome.python,
-        )
-    path = project.root / FILE
-    path.parent.mkdir(exist_ok=True)
-    text = json.dumps({name: vars(entry) for name, entry in sorted(entries.items())}, indent=1)
-    path.with_suffix(".new").write_text(text + "\n", encoding="utf-8")
-    path.with_suffix(".new").replace(path)
+def update(project: Project, outcome: Outcome, basis: Basis) -> None:
+    """Replace the entries of the mutations that `outcome` ran; all others stay, those of a replay beside it too.
+
+    Keeps: MUT-16, MUT-43.
+    """
+    with _alone(project):
+        entries = load(project)
+        for result in outcome.results:
+            entries[result.mutation.id] = Entry(
+                verdict=str(result.verdict),
+                reason=result.judgement.reason,
+                killed_by=result.killed_by,
+                python=outcome.python,
+                executable=basis.around.executable,
+                surroundings=basis.around.digest,
+                files=basis.files[result.mutation.id],
+            )
+        path = project.root / FILE
+        text = json.dumps({name: vars(entry) for name, entry in sorted(entries.items())}, indent=1)
+        path.with_suffix(".new").write_text(text + "\n", encoding="utf-8")
+        path.with_suffix(".new").replace(path)
+
+
+@contextmanager
+def _alone(project: Project) -> Iterator[None]:
+    """No other process changes the record inside the block."""
+    lock = (project.root / FILE).with_suffix(".lock")
+    lock.parent.mkdir(exist_ok=True)
+    with lock.open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
