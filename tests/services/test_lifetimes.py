@@ -146,7 +146,7 @@ async def test_a_close_that_fails_is_one_warning(caplog: pytest.LogCaptureFixtur
 
 # -- signals ----------------------------------------------------------------------------------------------------
 
-EDGE = ("lastbus.cli", "lastbus.proof", "lastbus._kit")
+EDGE = ("lastbus.cli", "lastbus._commands", "lastbus.proof", "lastbus._kit")
 
 
 @pytest.mark.guarantee("FLOW-10")

@@ -1,14 +1,16 @@
 """`filter` and `worker`: the services around a bus, each in a process of its own.
 
 What the services keep (tasks, executions, who is here) is on the Redis server, whichever bus is chosen. The library
-installs no signal handler; the command line turns a signal into an exit, and everything is closed on the way out.
+installs no signal handler; these commands do, and everything is closed on the way out.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
+import signal
 import sys
+import threading
 from collections.abc import Coroutine
 from importlib import import_module
 from pathlib import Path
@@ -31,12 +33,13 @@ Queue = Annotated[str, typer.Option("--queue", envvar="PLAITA_QUEUE_NAME", help=
 BusType = Annotated[str, typer.Option("--event-bus-type", help="redis, db, or memory (one process only).")]
 LOCAL = "redis://localhost:6379/0"
 STREAM = "plaita:flow:queue"
+EXITS = "\n\nExit codes: 1 failure · 2 usage · 128 and the number of the signal that ended it."
 
 
 @app.command(
     "filter",
     help="Queue the resumption of each suspended execution when its event comes, or its time is over.\n\n"
-    "Example: lastbus filter --redis-url redis://localhost:6379/0\n\nExit codes: 0 · 1 failure · 2 usage.",
+    "Example: lastbus filter --redis-url redis://localhost:6379/0" + EXITS,
 )
 def filter_(
     redis_url: RedisUrl = LOCAL,
@@ -55,8 +58,7 @@ def filter_(
 @app.command(
     "worker",
     help="Execute flows from one rest to the next.\n\n"
-    "Example: lastbus worker shop.flows:purchase --redis-url redis://localhost:6379/0\n\n"
-    "Exit codes: 0 · 1 failure · 2 usage.",
+    "Example: lastbus worker shop.flows:purchase --redis-url redis://localhost:6379/0" + EXITS,
 )
 def worker(
     flows: Annotated[list[str], typer.Argument(help="Flows, each as module:name.")],
@@ -82,15 +84,47 @@ def worker(
 
 
 def run(service: Coroutine[Any, Any, None]) -> None:
-    """Run a service with its log on the terminal; a server that fails is one line and the exit code 1."""
+    """Run a service with its log on the terminal, until it ends or a signal tells it to.
+
+    A server that fails is one line and the exit code 1; the exit code of a signal is 128 and its number.
+    """
     from lastbus import EventError
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     try:
-        asyncio.run(service)
+        told = asyncio.run(until_told(service))
     except EventError as error:
         err().print(f"lastbus: {error}")
         raise typer.Exit(1) from error
+    if told is not None:
+        raise typer.Exit(128 + told)
+
+
+async def until_told(service: Coroutine[Any, Any, None]) -> int | None:
+    """Run `service` to its end; a signal cancels it, and its number is returned. A second one cancels its cleanup.
+
+    The loop's own way is used here: an exception out of a signal handler may hit the loop between two of its steps,
+    and what it was about to do is then never done.
+
+    Keeps: FLOW-10.
+    """
+    loop, task = asyncio.get_running_loop(), asyncio.current_task()
+    assert task is not None
+    told: list[int] = []
+
+    def leave(number: int) -> None:
+        told.append(number)
+        task.cancel()
+
+    if threading.current_thread() is threading.main_thread():
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, leave, number)
+    try:
+        await service
+    except asyncio.CancelledError:
+        if not told:
+            raise
+    return told[0] if told else None
 
 
 class Control:
@@ -133,7 +167,7 @@ async def main_async(bus: object, control: Control, service_type: str, service: 
 
 
 async def stay() -> None:
-    """Never return: a service ends by a cancellation, or by a signal that the command line turns into one."""
+    """Never return: a service ends by a cancellation, or by a signal that becomes one."""
     await asyncio.get_running_loop().create_future()
 
 
