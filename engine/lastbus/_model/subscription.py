@@ -63,6 +63,13 @@ class EventSubscription(BaseModel):
     timeout: Annotated[float, AfterValidator(lambda value: check_seconds("timeout", value))] | None = None
     processed_events: set[str] = Field(default_factory=set)
 
+    def checked(self) -> EventSubscription:
+        """A copy that shares nothing with this one; `ValueError` if this one was made past its own validation.
+
+        Keeps: SUBS-10, SUBS-12.
+        """
+        return EventSubscription.model_validate(self.model_dump(warnings=False))
+
     def matches_event(self, event: Event, context: Mapping[str, Any] | None = None) -> bool:
         """Whether this subscription wants `event`; checked in the order type, correlation, flow and node, filter.
 

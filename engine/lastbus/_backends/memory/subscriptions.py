@@ -14,14 +14,13 @@ class InMemoryEventSubscriptionStorage(EventSubscriptionStorage):
         self._by_id: dict[str, EventSubscription] = {}
 
     async def store_subscription(self, subscription: EventSubscription) -> str:
-        """Keep a copy; `ValueError` for one without a type or an id, however it was made.
+        """Keep a copy; `ValueError` for one that is not valid, however it was made.
 
-        Keeps: MEM-12, SUBS-10.
+        Keeps: MEM-12, SUBS-10, SUBS-12.
         """
-        check_name("event_type", subscription.event_type)
-        check_name("subscription_id", subscription.subscription_id)
-        self._by_id[subscription.subscription_id] = subscription.model_copy(deep=True)
-        return subscription.subscription_id
+        stored = subscription.checked()
+        self._by_id[stored.subscription_id] = stored
+        return stored.subscription_id
 
     async def get_subscription(self, subscription_id: str) -> EventSubscription | None:
         """A copy, or None.

@@ -152,9 +152,9 @@ def _indexed(subscription: EventSubscription) -> dict[str, str | None]:
 def _encode(subscription: EventSubscription) -> str:
     """The subscription as ASCII JSON text, checked again: a model can be made without validation.
 
-    Keeps: SUBS-10.
+    Keeps: SUBS-10, SUBS-12.
     """
-    fields: dict[str, Any] = EventSubscription.model_validate(subscription.model_dump()).model_dump()
+    fields: dict[str, Any] = subscription.checked().model_dump()
     fields["processed_events"] = sorted(fields["processed_events"])
     try:
         return json.dumps(fields, allow_nan=False, separators=(",", ":"))

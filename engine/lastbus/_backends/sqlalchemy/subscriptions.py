@@ -210,13 +210,9 @@ def _ends_at(subscription: EventSubscription) -> float:
 def _encode(subscription: EventSubscription) -> dict[str, Any]:
     """The row of a subscription; `ValueError` for one that was built past its own validation, or is not JSON.
 
-    Keeps: SUBS-10.
+    Keeps: SUBS-10, SUBS-12.
     """
-    check_name("subscription_id", subscription.subscription_id)
-    check_name("event_type", subscription.event_type)
-    for field in ("correlation_id", "flow_id", "node_id"):
-        check_optional_name(field, getattr(subscription, field))
-    row = subscription.model_dump(exclude={"filter_condition", "processed_events"})
+    row = subscription.checked().model_dump(exclude={"filter_condition", "processed_events"})
     return row | {"filter_condition": _condition_text(subscription)}
 
 
