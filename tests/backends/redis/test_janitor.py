@@ -21,6 +21,7 @@ from lastbus._backends.redis.metrics import (
     PRUNED_BY_SWEEP,
     index_sweep_metrics,
 )
+from lastbus._backends.redis.migration import Migration
 from lastbus._errors import EventStorageError
 from lastbus._kit.servers import RedisServer
 from lastbus._settings import SWEEP_BUDGET, SWEEP_INTERVAL, SWEEP_OFF
@@ -453,3 +454,63 @@ def test_a_bus_that_changes_its_loop_has_one_janitor_there(own_server: RedisServ
     first.run_until_complete(asyncio.gather(*left, return_exceptions=True))
     first.run_until_complete(first.shutdown_asyncgens())
     first.close()
+
+
+# -- in the long run --------------------------------------------------------------------------------------------
+
+
+async def live_for_two_rounds(redis: RedisBackend, raw: RedisConnection, number: int) -> None:
+    """Store 20 events of one type, and let those lapse that were stored two rounds ago."""
+    batch = [Event("t", event_id=f"{number}-{each}", timestamp=number) for each in range(20)]
+    await redis.event_storage().batch_store_events(batch)
+    gone = [f"{redis.prefix}event:events:{number - 2}-{each}" for each in range(20)]
+    await raw.command("DEL", *gone)
+
+
+@pytest.mark.guarantee("IDX-36")
+async def test_an_index_ends_as_large_as_what_lives(
+    redis: RedisBackend, raw: RedisConnection, spy: Spy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(SWEEP_BUDGET.name, "30")
+    janitor = make_janitor(redis, spy, clock)
+    sizes = []
+
+    for number in range(40):
+        await live_for_two_rounds(redis, raw, number)
+        await janitor.sweep()
+        sizes.append(await raw.command("ZCARD", f"{redis.prefix}event:types:t"))
+    for _ in range(max(sizes) // 30 * 2):
+        await janitor.sweep()
+
+    assert max(sizes) < 400
+    assert await raw.command("ZCARD", f"{redis.prefix}event:types:t") == 40
+
+
+@pytest.mark.guarantee("IDX-36")
+async def test_an_index_that_is_listed_needs_no_janitor(redis: RedisBackend, raw: RedisConnection) -> None:
+    storage = redis.event_storage()
+
+    for number in range(10):
+        await live_for_two_rounds(redis, raw, number)
+        assert len(await storage.list_events("t")) <= 40
+
+    assert await raw.command("ZCARD", f"{redis.prefix}event:types:t") == 40
+
+
+@pytest.mark.guarantee("IDX-37")
+async def test_no_index_by_the_end_of_life_is_ever_written(
+    redis: RedisBackend, raw: RedisConnection, janitor: IndexJanitor
+) -> None:
+    stored = EventSubscription(event_type="t", subscription_id="s", correlation_id="c", flow_id="f", node_id="n")
+    subscriptions = redis.subscription_storage()
+    for _ in range(2):
+        await subscriptions.store_subscription(stored)
+    await subscriptions.mark_event_processed("s", "e")
+    await subscriptions.list_subscriptions(event_type="t")
+    await Migration(raw, f"{redis.prefix}event:", f"{redis.prefix}subscription:", apply=True).reindex()
+    await janitor.sweep()
+
+    kept = {b"data:s", b"processed:s", b"type:t", b"correlation:c", b"flow:f", b"node:n"}
+    assert await raw.scan(f"{redis.prefix}subscription:") == kept
+    redis.writer().delete_subscription("s")
+    assert await raw.scan(redis.prefix) == set()

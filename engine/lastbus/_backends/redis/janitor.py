@@ -58,7 +58,7 @@ class Round:
         An index costs at least one of the budget. One that is no index at all is named and passed over; whatever else
         goes wrong ends the tick, and the next one goes on behind it.
 
-        Keeps: IDX-12, IDX-13, IDX-17.
+        Keeps: IDX-12, IDX-13, IDX-17, IDX-36.
         """
         if not self._indexes and not self._searches:
             self._searches.extend(self._holes.prefixes.items())

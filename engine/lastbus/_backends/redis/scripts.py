@@ -3,7 +3,8 @@
 Each script is called by its digest, and sent whole only to a server that does not know it yet. Only `cjson` is used of
 the optional libraries, and only to read: writing JSON in Lua would turn an empty list into an empty object.
 
-Keeps: STORE-05, SUBS-16, IDX-01, IDX-02, IDX-03, IDX-04, IDX-05, IDX-08, IDX-10, IDX-29, IDX-32, IDX-34, REDIS-10.
+Keeps: STORE-05, SUBS-16, IDX-01, IDX-02, IDX-03, IDX-04, IDX-05, IDX-08, IDX-10, IDX-29, IDX-32, IDX-34, IDX-37,
+REDIS-10.
 """
 
 from __future__ import annotations

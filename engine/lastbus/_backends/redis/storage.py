@@ -120,7 +120,7 @@ class RedisEventStorage(RedisBacked, EventStorage):
     async def _list_type(self, event_type: str, start: float | None, end: float | None, limit: int) -> list[Event]:
         """The oldest events of one type. Rows are read in pages until enough of them could be.
 
-        Keeps: IDX-06.
+        Keeps: IDX-06, IDX-36.
         """
         index = self._keys.type_index(event_type)
         bounds = ("-inf" if start is None else repr(start), "+inf" if end is None else repr(end))
