@@ -73,7 +73,7 @@ class RedisEventBus(BaseBus):
     async def _open(self) -> None:
         """Reach the server, and hear whatever handlers are there already.
 
-        Keeps: REDIS-05, REDIS-13.
+        Keeps: IDX-11, REDIS-05, REDIS-13.
         """
         await self._connection.command("PING")
         self._refuse_closed("start")

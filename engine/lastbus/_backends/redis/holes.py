@@ -116,6 +116,7 @@ class SubscriptionHoles(Holes):
     script = PRUNE_SUBSCRIPTIONS
 
     def __init__(self, keys: SubscriptionKeys) -> None:
+        """Keeps: IDX-16."""
         super().__init__(keys.rows, {metric: keys.indexes(kind) for kind, metric in SUBSCRIPTION_KINDS.items()})
         self._keys: Final = keys
 
@@ -142,7 +143,7 @@ def pages(ids: Sequence[bytes]) -> Iterator[Sequence[bytes]]:
 async def close_holes(connection: RedisConnection, holes: Holes, index: Index, ids: Sequence[bytes]) -> int:
     """Drop those of `ids` from `index` that have no row; return how many they were.
 
-    Keeps: IDX-06, IDX-07, IDX-08.
+    Keeps: IDX-06, IDX-07, IDX-08, IDX-10, IDX-24.
     """
     return sum(
         [

@@ -58,7 +58,7 @@ class Round:
         An index costs at least one of the budget. One that is no index at all is named and passed over; whatever else
         goes wrong ends the tick, and the next one goes on behind it.
 
-        Keeps: IDX-12, IDX-13, IDX-17, IDX-36.
+        Keeps: IDX-12, IDX-13, IDX-14, IDX-17, IDX-36.
         """
         if not self._indexes and not self._searches:
             self._searches.extend(self._holes.prefixes.items())
@@ -101,7 +101,7 @@ class Round:
     async def _examine(self, index: Index, count: int) -> tuple[int, int]:
         """Examine at most `count` of the entries of `index` that are not examined yet; leave it when there are none.
 
-        Keeps: IDX-12, IDX-14.
+        Keeps: IDX-12, IDX-14, IDX-15.
         """
         if not self._ids:
             words = (self._holes.scan, index.key, self._cursor, "COUNT", count)

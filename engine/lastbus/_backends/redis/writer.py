@@ -69,6 +69,7 @@ class RedisEventWriter:
         ttl: float | None = None,
         clock: Clock | None = None,
     ) -> None:
+        """Keeps: STORE-08, IDX-21."""
         # It knows the server's address and what must not be shown of it; nothing is sent through it.
         self._server: Final = RedisConnection(redis_url, cast(Any, client))
         self._client: Final = (
@@ -161,6 +162,7 @@ class RedisEventWriter:
         return self._guard(run)
 
     def _send(self, *words: Any) -> Any:
+        """Keeps: STORE-07."""
         execute: Any = self._client.execute_command  # Not typed by every version of redis-py.
         return execute(*words, **{NEVER_DECODE: True})
 
