@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lastbus._commands import frozen, ledger, proving, services
+from lastbus._commands import frozen, ledger, proving, services, shapes
 from lastbus._commands.console import err
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 app.add_typer(proving.app)
+app.add_typer(shapes.app)
 app.add_typer(services.app)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(frozen.app, name="frozen")

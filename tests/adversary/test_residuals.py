@@ -7,7 +7,6 @@ report a bus as closed, or as failed, that is still closing.
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import signal
 import threading
 from typing import Any
@@ -394,50 +393,6 @@ def test_a_signal_of_tampering_can_be_suppressed_by_who_tampers() -> None:
 
 
 # -- where the contract ends ----------------------------------------------------------------------------------------
-
-
-async def wait_for_a_close_in_a_fresh_context(bus: InMemoryEventBus) -> str:
-    loop = asyncio.get_running_loop()
-    closing = contextvars.Context().run(loop.create_task, bus.close())
-    await asyncio.wait({closing})
-    return "returned" if closing.exception() is None else str(closing.exception())
-
-
-@pytest.mark.guarantee("RES-T1", "RES-T2.1")
-async def test_a_close_in_a_fresh_context_that_a_handler_waits_for_is_bounded() -> None:
-    bus = InMemoryEventBus(close_timeout=LIMIT)
-    seen: list[str] = []
-
-    async def handler(event: Event) -> None:
-        seen.append(await wait_for_a_close_in_a_fresh_context(bus))
-
-    await bus.register_handler("job", handler)
-    await bus.publish("job")
-    for task in list(bus._pending_tasks):
-        await asyncio.wait({task})
-
-    assert seen == ["returned"]
-    assert (bus._teardown_runs, bus._teardown_error_kind) == (1, None)
-
-
-@pytest.mark.guarantee("RES-T2.5")
-async def test_a_handler_that_waits_through_a_list_in_a_closure_is_not_refused() -> None:
-    bus = InMemoryEventBus(close_timeout=LIMIT)
-    seen: list[bool] = []
-
-    async def handler(event: Event) -> None:
-        waiters: list[asyncio.Future[bool]] = [asyncio.get_running_loop().create_future()]
-        closing = contextvars.Context().run(asyncio.get_running_loop().create_task, bus.close())
-        closing.add_done_callback(lambda done: waiters[0].set_result(done.exception() is None))
-        seen.append(await waiters[0])
-
-    await bus.register_handler("job", handler)
-    await bus.publish("job")
-    for task in list(bus._pending_tasks):
-        await asyncio.wait({task})
-
-    assert seen == [True]
-    assert bus._teardown_runs == 1
 
 
 @pytest.mark.guarantee("RES-T2.4")

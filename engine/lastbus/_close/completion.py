@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 
 from lastbus._close.adoption import Adoption
+from lastbus._close.refusal import refusal
 from lastbus._close.state import Future, is_future
-from lastbus._errors import CloseError, CloseTimeout
+from lastbus._errors import CloseTimeout
 from lastbus._model.numbers import check_optional_seconds
 
 
@@ -23,10 +24,11 @@ class Completion(Adoption):
         running (`on_overdue="release"`) or cancelled (`"cancel"`). Listeners stop after that, components are released
         last. Cancelling the caller does not stop the close. With `timeout` (seconds) this caller gets `CloseTimeout`
         at its own deadline while the close goes on. A close that failed raises `CloseError`; calling again retries.
-        Inside a handler the call is refused (`self-close`): call `request_close()` there and return.
+        A call for which a handler of this bus waits is refused without any effect: `self-close`; where that cannot be
+        seen, `wake-graph-incomplete`, `self-close-budget` or `unsupported-runtime`. Call `request_close()` there.
 
         Keeps: CAP-12, CAP-14, CAP-15, CAP-16, CAP-17, CAP-31, CLOSE-46, CLOSE-78, CLOSE-80, RES-MEM, RES-R1, RES-R4,
-        RES-R12a', RES-R15a, RES-T1, RES-T2.3, RES-T2.6, RES-TIMER.
+        RES-R12a', RES-R15a, RES-T1, RES-T2.3, RES-T2.6, RES-TIMER, SELF-35.
         """
         limit = check_optional_seconds("timeout", timeout)
         Completion._refuse_from_inside(self)
@@ -39,15 +41,19 @@ class Completion(Adoption):
             raise error
 
     def _refuse_from_inside(self) -> None:
-        """Refuse a handler that would wait for its own end; whatever cannot be seen from here is bounded by the drain.
+        """Refuse, before any effect, a call for which a handler waits; whatever cannot be seen is bounded by the drain.
 
-        Keeps: RES-T2.1, RES-T2.4, RES-T2.5.
+        An idle bus is not asked, nor one whose close has an outcome: there is nothing to wait for.
+
+        Keeps: SELF-02, SELF-10, SELF-11, SELF-25, SELF-31, SELF-34, RES-T2.1, RES-T2.4, RES-T2.5.
         """
         field = self._close_future
         if field is not None and is_future(field) and Future.done(field):
             return
-        if self._in_flight() and self._is_inside_dispatch():
-            raise CloseError("self-close", "a handler cannot wait for its own end; call request_close() and return")
+        in_flight = self._in_flight()
+        error = refusal(self._is_inside_dispatch(), in_flight) if in_flight else None
+        if error is not None:
+            raise error
 
 
 async def _ended_in_time(future: Future[None], limit: float | None) -> bool:

@@ -90,7 +90,7 @@ class CloseState:
 
     def _in_flight(self) -> list[Future[Any]]:
         """Everything that the drain has to wait for, now."""
-        return [task for task in self._pending_tasks if not task.done()]
+        return [task for task in list(self._pending_tasks) if not task.done()]
 
     def _waiting(self) -> list[Future[Any]]:
         """Whoever waits on the bus without being drained: a close fails them, on the loop on which they wait."""
@@ -118,7 +118,10 @@ class CloseState:
         return [label for task, label in self._pending_tasks.items() if not task.done()]
 
     def _is_inside_dispatch(self) -> bool:
-        """Whether the caller runs inside a handler of this bus, or in a task that one has started."""
+        """Whether the caller runs inside a handler of this bus, or in a task that one has started.
+
+        Keeps: SELF-03.
+        """
         return asyncio.current_task() in self._pending_tasks
 
     def _on_teardown_done(self, task: Task[None]) -> None:

@@ -65,7 +65,7 @@ class Teardown(Completion):
         What a loop that is closed has left behind is named and not waited for.
 
         Keeps: CAP-12, CAP-13, CAP-14, CAP-33, CAP-35, CLOSE-13, CLOSE-35, DISP-04, DISP-05, DISP-06, DISP-09,
-        DISP-13.
+        DISP-13, RES-T1, SELF-01, SELF-30.
         """
         self._outstanding_step = "running handlers"
         loop = asyncio.get_running_loop()

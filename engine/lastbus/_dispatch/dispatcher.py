@@ -68,7 +68,7 @@ class Dispatcher:
         `holds_slot` says that the caller has taken the slot for the first of them. It never raises: a delivery that
         cannot be started is named in the log, and the others go on.
 
-        Keeps: CAP-01, CAP-06, CAP-25, CAP-29, CAP-32, DISP-01, MEM-03, MEM-05.
+        Keeps: CAP-01, CAP-06, CAP-25, CAP-29, CAP-32, DISP-01, MEM-03, MEM-05, SELF-04, SELF-06, SELF-08.
         """
         if self._stopped:
             self._refuse(event, handlers, holds_slot)

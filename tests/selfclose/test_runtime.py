@@ -1,0 +1,152 @@
+"""The runtime: what the guard reads of asyncio is checked before it is relied upon, and nothing else is needed."""
+
+from __future__ import annotations
+
+import ast
+import asyncio
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from lastbus._close import selfclose
+from lastbus._close.selfclose import KINDS, missing_in_runtime
+from lastbus._kit.shapes import versions
+from lastbus.memory import InMemoryEventBus
+from lastbus.testing import Gate
+from tests.adversary.stage import LIMIT
+from tests.selfclose.scene import how_it_ends
+
+OLDEST = ["Task", "Future", "Queue", "Event", "Condition", "Semaphore", "Lock", "StreamReader"]
+
+
+@pytest.fixture
+def unasked(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process in which the runtime was not checked yet."""
+    monkeypatch.setattr(selfclose, "_ANSWER", [])
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.guarantee("SELF-25", "SELF-26")
+async def test_this_python_has_all_that_the_guard_reads() -> None:
+    assert missing_in_runtime() is None
+
+
+@pytest.mark.guarantee("SELF-14", "SELF-26")
+def test_the_guard_knows_what_this_python_has_and_no_more() -> None:
+    known = [each.__name__ for each in KINDS]
+
+    assert known == (
+        OLDEST
+        + (["Barrier", "TaskGroup"] if sys.version_info >= (3, 11) else [])
+        + (["_AsCompletedIterator"] if sys.version_info >= (3, 13) else [])
+    )
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.guarantee("SELF-26")
+async def test_what_a_python_lacks_is_not_missed(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("Barrier", "TaskGroup"):
+        monkeypatch.delattr(asyncio, name, raising=False)
+    monkeypatch.delattr(asyncio.tasks, "_AsCompletedIterator", raising=False)
+
+    monkeypatch.setattr(selfclose, "KINDS", selfclose._kinds())
+
+    assert [each.__name__ for each in selfclose.KINDS] == OLDEST
+    assert missing_in_runtime() is None
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.guarantee("SELF-25")
+@pytest.mark.parametrize("known", KINDS, ids=lambda each: each.__name__)
+async def test_what_is_missing_is_named(known: type, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, known, KINDS[known]._replace(attributes=(*KINDS[known].attributes, "_bogus")))
+
+    assert missing_in_runtime() == f"{known.__name__}._bogus"
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.guarantee("SELF-25")
+async def test_a_missing_attribute_refuses_while_a_handler_runs_and_only_then(
+    monkeypatch: pytest.MonkeyPatch, gate: Gate
+) -> None:
+    bus = InMemoryEventBus(close_timeout=LIMIT)
+    monkeypatch.setitem(KINDS, asyncio.Queue, KINDS[asyncio.Queue]._replace(attributes=("_bogus",)))
+    await bus.register_handler("job", gate.hold)
+    await bus.publish("job")
+    await gate.has_entered()
+
+    at_work = await how_it_ends(bus.close())
+    gate.open()
+    await gate.has_left()
+    while bus._pending_tasks:
+        await asyncio.sleep(0)
+
+    assert [at_work, await how_it_ends(bus.close())] == ["unsupported-runtime", "returned"]
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.guarantee("SELF-25")
+async def test_it_is_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    first = missing_in_runtime()
+    monkeypatch.setitem(KINDS, asyncio.Queue, KINDS[asyncio.Queue]._replace(attributes=("_bogus",)))
+
+    assert [first, missing_in_runtime()] == [None, None]
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.guarantee("SELF-27")
+def test_an_answer_from_outside_a_loop_is_not_kept() -> None:
+    async def ask() -> str | None:
+        return missing_in_runtime()
+
+    outside = missing_in_runtime()
+
+    assert outside is not None
+    assert "a running event loop" in outside
+    assert asyncio.run(ask()) is None
+
+
+@pytest.mark.usefixtures("unasked")
+@pytest.mark.guarantee("SELF-24")
+async def test_a_loop_that_makes_no_futures_is_named_and_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken() -> bool:
+        raise RuntimeError("no")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(asyncio.get_running_loop(), "get_debug", broken)
+        missing = missing_in_runtime()
+
+    assert missing is not None
+    assert "futures (RuntimeError)" in missing
+    assert missing_in_runtime() is None
+
+
+@pytest.mark.guarantee("SELF-28")
+def test_the_guard_is_loaded_from_its_file_alone_and_answers() -> None:
+    command = versions.command(sys.executable, "-S")
+
+    ran = subprocess.run(command, capture_output=True, text=True, timeout=50)
+
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert json.loads(ran.stdout)["missing"] is None
+
+
+@pytest.mark.guarantee("SELF-28")
+def test_the_guard_imports_nothing_but_the_standard_library() -> None:
+    tree = ast.parse(Path(str(selfclose.__file__)).read_text(encoding="utf-8"))
+    roots = {
+        name.split(".")[0]
+        for node in ast.walk(tree)
+        for name in (
+            [each.name for each in node.names]
+            if isinstance(node, ast.Import)
+            else [node.module or "."]
+            if isinstance(node, ast.ImportFrom)
+            else []
+        )
+    }
+
+    assert roots <= sys.stdlib_module_names
