@@ -1,7 +1,7 @@
 """Closing: what a request to close costs beside many pending handlers, and how long a close outlasts its time-out.
 
-The ratio is to the limit that is aimed at: a request within 1 ms, and an end within 50 ms after the time-out when
-nothing but handlers is late.
+The ratio is to the limit that is aimed at: a request within 1 ms, an end within 50 ms after the time-out when nothing
+but handlers is late, and a look at whom the caller would wake within 100 µs, or 50 ms if it is 10 000 tasks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from lastbus._bus import BaseBus
+from lastbus._close.selfclose import wake_verdict
 from lastbus._kit.bench.contenders import MakeBus
 from lastbus._kit.bench.figures import Aim, Figure
 
@@ -23,6 +24,8 @@ LATE: Final = 1_000
 REQUEST_SECONDS: Final = 0.001
 OUTLAST_SECONDS: Final = 0.05
 TIMEOUT_SECONDS: Final = 0.1
+LOOK_SECONDS: Final = 100e-6
+LONG_LOOK_SECONDS: Final = 0.05
 AIM: Final = Aim(high=1.0)
 
 
@@ -35,6 +38,30 @@ def measure(make_bus: MakeBus, rounds: int, aimed: bool) -> Iterator[Figure]:
     yield Figure(
         SECTION, f"close after its time-out, {LATE:,} late", outlasts * 1e3, "ms", outlasts / OUTLAST_SECONDS, aim
     )
+    for chain, limit in ((1, LOOK_SECONDS), (PENDING, LONG_LOOK_SECONDS)):
+        look = min(asyncio.run(_look(chain)) for _ in range(rounds))
+        name = f"whom a close would wake, {chain:,} {'task' if chain == 1 else 'tasks'}"
+        yield Figure(SECTION, name, look * 1e3, "ms", look / limit, aim)
+
+
+async def _look(chain: int) -> float:
+    """Seconds of one clean walk from a task that so many tasks await, each the one before."""
+
+    async def awaits(inner: asyncio.Future[None]) -> None:
+        await inner
+
+    caller: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    tasks: list[asyncio.Task[None]] = []
+    for _ in range(chain):
+        tasks.append(asyncio.create_task(awaits(tasks[-1] if tasks else caller)))
+    await asyncio.sleep(0)
+    begun = time.perf_counter()
+    verdict = wake_verdict(caller, [])
+    spent = time.perf_counter() - begun
+    assert verdict.word == "clean"
+    caller.set_result(None)
+    await tasks[-1]
+    return spent
 
 
 async def _request(make_bus: MakeBus) -> float:
