@@ -12,6 +12,7 @@ import pytest
 
 from lastbus import EventError, EventSubscription
 from lastbus._backends.redis.connection import RedisConnection
+from lastbus._kit.servers import RedisServer
 from lastbus.redis import RedisEventSubscriptionStorage
 from tests._backends.redis import RedisBackend
 
@@ -38,6 +39,10 @@ class Spy(RedisConnection):
     async def commands(self, batch: Any) -> Any:
         self.trips.append(list(batch))
         return await super().commands(self.trips[-1])
+
+    async def run_beside(self, script: Any, batch: Any) -> Any:
+        self.trips.append(list(batch))
+        return await super().run_beside(script, self.trips[-1])
 
 
 @pytest.fixture
@@ -143,6 +148,37 @@ async def test_a_question_reads_its_candidates_in_one_mget_however_many_filters(
         costs.append((len(spy.trips), len(mgets), len(mgets[0]) - 1))
 
     assert costs == [(2, 1, 2), (2, 1, 2), (2, 1, 20)]
+
+
+@pytest.mark.guarantee("SUBS-04", "SUBS-05", "SUBS-07")
+@pytest.mark.parametrize(("candidates", "commands"), [(1, 3), (500, 3), (501, 4)])
+async def test_a_question_is_three_commands_on_two_trips_for_up_to_five_hundred_candidates(
+    spied: RedisEventSubscriptionStorage, spy: Spy, raw: RedisConnection, candidates: int, commands: int
+) -> None:
+    await spied.store_subscription(subscription("other", correlation_id="other"))
+    await spied.store_subscription(subscription("marked", correlation_id="c"))
+    await spied.mark_event_processed("marked", "e")
+    index = spied._keys.index("correlation", "c")
+    for number in range(1, candidates):
+        await raw.command("SADD", index, f"gone{number}")
+    spy.trips.clear()
+
+    [found] = await spied.list_subscriptions(correlation_id="c")
+
+    assert found.processed_events == {"e"}
+    assert (len(spy.trips), sum(map(len, spy.trips))) == (2, commands)
+
+
+@pytest.mark.guarantee("SUBS-05")
+async def test_a_server_that_has_forgotten_its_scripts_still_answers(
+    own_server: RedisServer,
+) -> None:
+    storage = RedisEventSubscriptionStorage(own_server.url)
+    await storage.store_subscription(subscription("s"))
+    for _ in range(2):
+        assert ids(await storage.list_subscriptions(event_type="t")) == ["s"]
+        await storage._connection.command("SCRIPT", "FLUSH")
+    await storage.aclose()
 
 
 @pytest.mark.guarantee("SUBS-09")

@@ -124,10 +124,7 @@ class RedisConnection:
 
         Keeps: SUBS-17.
         """
-        pipeline = (await self.client()).pipeline(transaction=False)
-        for words in batch:
-            pipeline.execute_command(*words, **{NEVER_DECODE: True})
-        return await self.guard(pipeline.execute())
+        return await self.guard(self._pipe(batch))
 
     async def run(self, script: Script, keys: Iterable[str | bytes], *arguments: str | bytes | float) -> Any:
         """The reply to a script, in one round trip from its second use on.
@@ -142,6 +139,13 @@ class RedisConnection:
         words = [("EVALSHA", script.digest, *call) for call in calls]
         _, *replies = await self.commands([("SCRIPT", "LOAD", script.text), *words])
         return replies
+
+    async def run_beside(self, script: Script, batch: Iterable[tuple[str | bytes | float, ...]]) -> list[Any]:
+        """Like `commands`, for commands some of which call `script` by its digest.
+
+        Keeps: SUBS-05.
+        """
+        return await self.guard(self._run_beside(script, list(batch)))
 
     async def scan(self, prefix: str) -> set[bytes]:
         """The rest of every key that begins with `prefix`; the prefix is cut off, whatever it holds.
@@ -200,6 +204,20 @@ class RedisConnection:
             return await self._send(("EVALSHA", script.digest, *arguments))
         except NoScriptError:
             return await self._send(("EVAL", script.text, *arguments))
+
+    async def _run_beside(self, script: Script, batch: list[tuple[str | bytes | float, ...]]) -> list[Any]:
+        try:
+            return await self._pipe(batch)
+        except NoScriptError:
+            _, *replies = await self._pipe([("SCRIPT", "LOAD", script.text), *batch])
+            return replies
+
+    async def _pipe(self, batch: Iterable[tuple[str | bytes | float, ...]]) -> list[Any]:
+        """Keeps: SUBS-17."""
+        pipeline = (await self.client()).pipeline(transaction=False)
+        for words in batch:
+            pipeline.execute_command(*words, **{NEVER_DECODE: True})
+        return await pipeline.execute()
 
     def _forget_dead_loops(self) -> None:
         """All but the one that used the client that was handed in: what it may have left open cannot be used again."""

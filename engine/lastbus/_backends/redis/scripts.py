@@ -208,6 +208,17 @@ return 1
 """
 )
 
+READ_MARKS: Final = Script(
+    """
+local processed = ARGV[1]
+local found = {}
+for i = 2, #ARGV do
+  found[i - 1] = redis.call('HKEYS', processed .. ARGV[i])
+end
+return found
+"""
+)
+
 PRUNE_SUBSCRIPTIONS: Final = Script(
     """
 local index, rows = KEYS[1], ARGV[1]

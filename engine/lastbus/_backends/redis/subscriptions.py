@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import logging
 from collections.abc import Sequence
@@ -12,10 +13,10 @@ from redis.asyncio import Redis
 
 from lastbus._backends.redis import calls
 from lastbus._backends.redis.connection import RedisBacked, RedisConnection
-from lastbus._backends.redis.holes import Index, SubscriptionHoles, close_holes
+from lastbus._backends.redis.holes import Index, SubscriptionHoles, close_holes, pages
 from lastbus._backends.redis.keys import INDEXED_FIELDS, SUBSCRIPTION_PREFIX, SubscriptionKeys, check_prefix
 from lastbus._backends.redis.lifetime import lifetime_ms
-from lastbus._backends.redis.scripts import MARK_SUBSCRIPTION, STORE_SUBSCRIPTION
+from lastbus._backends.redis.scripts import MARK_SUBSCRIPTION, READ_MARKS, STORE_SUBSCRIPTION
 from lastbus._errors import EventError
 from lastbus._model.names import check_name, check_optional_name
 from lastbus._model.subscription import EventSubscription
@@ -133,16 +134,19 @@ class RedisEventSubscriptionStorage(RedisBacked, EventSubscriptionStorage):
         return set(await self._connection.command("SMEMBERS", index.key))
 
     async def _rows(self, ids: Sequence[bytes]) -> list[tuple[bytes | None, list[bytes]]]:
-        """The row and the marks of every id, in one round trip and one MGET.
+        """The row and the marks of every id, in one round trip: one MGET, and one call for the marks of each page.
 
-        Keeps: SUBS-07, SUBS-17.
+        Keeps: SUBS-05, SUBS-07, SUBS-17.
         """
         if not ids:
             return []
-        rows, processed = self._keys.rows.encode(), self._keys.processed("").encode()
-        marks = [("HKEYS", processed + each) for each in ids]
-        texts, *marked = await self._connection.commands([("MGET", *(rows + each for each in ids)), *marks])
-        return list(zip(texts, marked, strict=True))
+        rows, processed = self._keys.rows.encode(), self._keys.processed("")
+        marks: list[tuple[str | bytes | float, ...]] = [
+            ("EVALSHA", READ_MARKS.digest, 0, processed, *page) for page in pages(ids)
+        ]
+        mget: tuple[str | bytes, ...] = ("MGET", *(rows + each for each in ids))
+        texts, *marked = await self._connection.run_beside(READ_MARKS, [mget, *marks])
+        return list(zip(texts, itertools.chain.from_iterable(marked), strict=True))
 
 
 def _indexed(subscription: EventSubscription) -> dict[str, str | None]:

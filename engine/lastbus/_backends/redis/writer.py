@@ -140,7 +140,7 @@ class RedisEventWriter:
     def _prune(self, event_type: str) -> None:
         """Drop what has no row of the oldest few of a type, now and then; a failure is not the writer's.
 
-        Keeps: IDX-20, IDX-21, IDX-22.
+        Keeps: IDX-20, IDX-21, IDX-22, IDX-24.
         """
         if self._turns is None or not self._turns.is_due(event_type):
             return
