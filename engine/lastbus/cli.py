@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lastbus._commands import frozen, ledger, proving, services, shapes
+from lastbus._commands import frozen, ledger, mutations, proving, services, shapes
 from lastbus._commands.console import err
 
 if TYPE_CHECKING:
@@ -32,6 +32,7 @@ app.add_typer(shapes.app)
 app.add_typer(services.app)
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(frozen.app, name="frozen")
+app.add_typer(mutations.app, name="mutations")
 
 
 @contextmanager

@@ -40,6 +40,7 @@ def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ["frozen", "check"],
         ["frozen", "update"],
         ["frozen", "history"],
+        ["mutations", "check"],
     ],
     ids=" ".join,
 )
@@ -119,6 +120,27 @@ def test_in_ci_all_is_replayed(lastbus, sample, monkeypatch):
 
     assert "reused" not in lastbus("replay")[1]
     assert "reused" in lastbus("replay", "--reuse")[1]
+
+
+@pytest.mark.guarantee("MUT-49")
+def test_a_catalogue_with_faults_exits_4_and_says_what_to_write_instead(lastbus, sample):
+    assert lastbus("mutations", "check")[0] == 2
+    sample.mutate("add-wrong", old="return one + too")
+    sample.mutate("full-wrong", guarantees=["SUM-02"], old=">= LIMIT", new="> LIMIT", killers=[FULL])
+
+    code, out, _ = lastbus("mutations", "check")
+
+    assert code == 4
+    assert out.splitlines() == [
+        "mutations/sum/add-wrong.json:8: anchor-lost: old is not in src/shop.py: anchor the mutation anew",
+        '  src/shop.py:11 is 94% alike: "old": "return one + two"',
+        "2 mutations checked: 1 faults",
+    ]
+    (fault,) = json.loads(lastbus("mutations", "check", "--json")[1])["faults"]
+    assert (fault["id"], fault["fault"], fault["suggestions"][0]["line"]) == ("add-wrong", "anchor-lost", 11)
+
+    sample.mutate("add-wrong")
+    assert lastbus("mutations", "check") == (0, "2 mutations checked: nothing is wrong\n", "")
 
 
 @pytest.mark.guarantee("MUT-19", "MUT-20")

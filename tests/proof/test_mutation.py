@@ -157,6 +157,45 @@ def test_docstrings_are_a_no_op():
     assert "return 2" in put("return 1", "return 2", text)
 
 
+METHODS = """class A:
+    def one(self):
+        x = [
+            1,
+        ]
+        return x  # one
+
+    def two(self):
+        text = '''
+not indented
+'''
+# said at the margin
+        return text
+"""
+
+
+@pytest.mark.guarantee("MUT-03", "MUT-13")
+@pytest.mark.parametrize(
+    ("old", "new", "verdict"),
+    [
+        ("return x  # one", "return x  # two", Verdict.NO_OP),
+        ("            1,\n", "  1,\n", Verdict.NO_OP),
+        ("return x  # one", "return [x", Verdict.UNPARSABLE),
+        ("return x  # one", "return x\ny = 1", Verdict.UNPARSABLE),
+        ("return x  # one", "return x\n   y = 1", Verdict.UNPARSABLE),
+        ("return x  # one", "return x\n\n    y = 1", None),
+        ("return text", "return 1", None),
+        ("not indented", "other text", None),
+        ("        text = ", "          text = ", Verdict.UNPARSABLE),
+    ],
+    ids=["comment", "layout", "open", "dedented", "half", "attribute", "below-margin", "in-a-string", "deeper"],
+)
+def test_one_function_is_read_as_the_whole_file_would_be(old, new, verdict):
+    if verdict is None:
+        assert put(old, new, METHODS) == METHODS.replace(old, new)
+    else:
+        assert refusal(old, new, METHODS) is verdict
+
+
 def test_a_file_that_is_not_python_is_compared_by_its_text():
     assert put("return 1", "return 2", "return 1", "script.lua") == "return 2"
     assert refusal("1", "1", "1", "script.lua") is Verdict.NO_OP

@@ -25,6 +25,7 @@ class MutationFileError(ProofError):
         self.file = file
         self.key = key
         self.line = line
+        self.fault = fault
         super().__init__(f"{file}:{line}: {key}: {fault}")
 
 

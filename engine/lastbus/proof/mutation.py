@@ -8,18 +8,17 @@ says why. It is never skipped and never counted as killed.
 
 from __future__ import annotations
 
-import ast
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from functools import lru_cache
 from pathlib import PurePosixPath
 from typing import Any, Final
 
 from lastbus.proof.config import Project
 from lastbus.proof.errors import MutationFileError, UsageError
+from lastbus.proof.meaning import differs
 from lastbus.proof.verdict import Verdict
 
 GUARANTEE: Final = r"[A-Z]{2,}-(?:[A-Z]*\d+(?:\.\d+)?[a-z]?'?|[A-Z]{2,})"
@@ -130,17 +129,34 @@ def load_all(project: Project) -> list[Mutation]:
 
     Keeps: MUT-01.
     """
+    loaded, faults = read_all(project)
+    for fault in faults:
+        raise fault
+    return loaded
+
+
+def read_all(project: Project) -> tuple[list[Mutation], list[MutationFileError]]:
+    """Every mutation that can be read, and what is wrong with the files of the others.
+
+    Keeps: MUT-01.
+    """
     known: dict[str, str] = {}
-    loaded = []
+    loaded, faults = [], []
     for file in project.files((project.mutations,), ".json"):
         if len(PurePosixPath(file).relative_to(project.mutations).parts) != 2:
             continue  # schema.json and its like describe mutations, they are none.
-        mutation = parse(file, project.read(file))
+        try:
+            mutation = parse(file, project.read(file))
+        except MutationFileError as fault:
+            faults.append(fault)
+            continue
         if mutation.id in known:
-            raise MutationFileError(file, "id", 1, f"{mutation.id} is taken by {known[mutation.id]}: rename one")
+            words = f"{mutation.id} is taken by {known[mutation.id]}: rename one"
+            faults.append(MutationFileError(file, "id", 1, words))
+            continue
         known[mutation.id] = file
         loaded.append(mutation)
-    return loaded
+    return loaded, faults
 
 
 def parse(file: str, text: str) -> Mutation:
@@ -273,25 +289,9 @@ def _differs(file: str, before: str, after: str) -> bool:
     if not file.endswith(".py"):
         return before != after
     try:
-        tree = ast.parse(after)
+        return differs(before, after)
     except (SyntaxError, ValueError) as error:
         raise Unfit(Verdict.UNPARSABLE, f"{file} is not Python any more: {error}") from error
-    return _meaning(tree) != _meaning_of(before)
-
-
-@lru_cache(maxsize=256)
-def _meaning_of(text: str) -> str:
-    return _meaning(ast.parse(text))
-
-
-def _meaning(tree: ast.Module) -> str:
-    for node in ast.walk(tree):
-        if (
-            isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef))
-            and ast.get_docstring(node, clean=False) is not None
-        ):
-            node.body[0] = ast.Pass()
-    return ast.dump(tree)
 
 
 def texts_of(project: Project, mutation: Mutation) -> dict[str, str]:
