@@ -82,7 +82,8 @@ async def plans(engine: AsyncEngine, question: Any) -> list[str]:
     asked: list[tuple[str, Any]] = []
 
     def note(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
-        asked.append((statement, parameters))
+        # Of many rows at once, one shows the plan.
+        asked.append((statement, parameters[0] if many else parameters))
 
     event.listen(engine.sync_engine, "before_cursor_execute", note)
     await question(engine)

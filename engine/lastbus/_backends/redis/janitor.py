@@ -26,7 +26,7 @@ from lastbus._tasks import spawn
 
 logger = logging.getLogger("lastbus.redis")
 
-PORTION: Final = 100
+PORTION: Final = 50
 """How many entries one call examines, so that no call keeps the server from others for long."""
 LOOKS_MAX: Final = 500
 """How many times in one tick a store's part of the janitor looks for indexes among the keys of the server."""
