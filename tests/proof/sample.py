@@ -13,9 +13,9 @@ import pytest
 
 from lastbus.proof import record
 from lastbus.proof.config import Project
+from lastbus.proof.copies import LEFT_OUT
 from lastbus.proof.mutation import Mutation, load_all
 from lastbus.proof.replay import Outcome, replay
-from lastbus.proof.runner import LEFT_OUT
 
 PYPROJECT = """
 [tool.pytest.ini_options]
@@ -27,6 +27,7 @@ docs = ["docs"]
 code = ["src"]
 tests = ["tests"]
 mutations = "mutations"
+floor_seconds = 10
 """
 
 CODE = '''

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from lastbus.proof.baseline import FACTOR, FLOOR_SECONDS, SETUP_FACTOR, STARTUP_FLOOR_SECONDS, Baseline
+from lastbus.proof.baseline import FACTOR, SETUP_FACTOR, STARTUP_FLOOR_SECONDS, Baseline
 from lastbus.proof.mutation import Mutation
 from tests.proof.sample import ADD, FULL, TESTS, Sample
 
@@ -14,9 +14,9 @@ def mutation(*killers: str, limit_seconds: float | None = None) -> Mutation:
 
 
 def test_a_quick_killer_gets_the_floor():
-    limits = Baseline(seconds={ADD: 0.001}).limits(mutation(ADD))
+    limits = Baseline(floor_seconds=7.0, seconds={ADD: 0.001}).limits(mutation(ADD))
 
-    assert limits.for_test(ADD) == FLOOR_SECONDS
+    assert limits.for_test(ADD) == 7.0
     assert limits.startup == STARTUP_FLOOR_SECONDS
 
 

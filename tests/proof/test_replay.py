@@ -233,3 +233,33 @@ def test_a_test_that_pytest_timeout_would_fail_is_no_kill(sample, monkeypatch):
     sample.mutate("slow", new="import time; time.sleep(0.2); return one + two")
 
     assert sample.verdicts() == {"slow": "survived"}
+
+
+IN_WARM = "'_lastbus_zygote.warm' in __import__('sys').modules"
+
+
+@pytest.mark.guarantee("MUT-27")
+def test_where_warm_and_isolated_runs_differ_the_isolated_verdict_counts_and_it_is_told(sample):
+    sample.mutate("seems-to-survive", new=f"return one + two if {IN_WARM} else 0")
+    sample.mutate("seems-to-hang", new=f"while {IN_WARM}: pass\n    return 0", limit_seconds=0.3)
+    sample.mutate("survives", new="return two + one")
+
+    told = {result.mutation.id: (str(result.verdict), result.disagreement) for result in sample.replay().results}
+
+    assert told == {
+        "seems-to-survive": ("killed", "warm: survived, isolated: killed"),
+        "seems-to-hang": ("killed", "warm: timeout, isolated: killed"),
+        "survives": ("survived", ""),
+    }
+
+
+@pytest.mark.guarantee("MUT-26")
+def test_a_killer_that_does_not_pass_warm_is_never_judged_warm(sample):
+    sample.write("tests/test_shop.py", TESTS.replace("== 5", f"== 5\n    assert not {IN_WARM}"))
+    sample.mutate("wrong")
+    sample.mutate("fullness", guarantees=["SUM-02"], old="count >= LIMIT", new="False", killers=[FULL])
+
+    outcome = sample.replay()
+
+    assert list(outcome.baseline.cold) == [ADD]
+    assert [(result.verdict, result.how) for result in outcome.results] == [("killed", "warm"), ("killed", "fresh")]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -50,6 +51,8 @@ def test_json_tells_the_interpreter_the_baseline_and_every_result(outcome):
         "killers": [ADD],
         "killed_by": {ADD: ["SUM-01"]},
         "reason": "because",
+        "how": "",
+        "disagreement": "",
         "seconds": 0.25,
     }
     assert body["summary"] == {"killed": 2, "survived": 1}
@@ -63,6 +66,15 @@ def test_a_kill_is_one_line_and_a_survivor_says_why_and_where(outcome):
     assert lines[2] == "survived         three\n  because\n  mutations/sum/three.json -> src/shop.py"
     assert lines[3] == "survived         bird (canary, as expected)"
     assert lines[4].startswith("killed           dead-bird, expected hang\n")
+
+
+@pytest.mark.guarantee("MUT-27")
+def test_looks_that_differed_are_told_even_of_a_kill(outcome):
+    told = replace(outcome.results[0], disagreement="warm: survived, isolated: killed")
+
+    assert report.result_line(told) == (
+        "killed           one (warm: survived, isolated: killed: the isolated verdict counts)"
+    )
 
 
 def test_the_summary_line_counts_canaries_apart(outcome):

@@ -11,8 +11,10 @@ from pathlib import Path
 import psutil
 import pytest
 
+from lastbus.proof.copies import copy_tree
 from lastbus.proof.errors import UsageError
-from lastbus.proof.runner import Events, Limits, Notes, Slot, Watch, copy_tree
+from lastbus.proof.notes import Events, Limits, Notes, Watch
+from lastbus.proof.runner import Slot
 from tests.proof.sample import ADD, FULL, HAS_SUBTESTS, Sample, shop
 
 LIMITS = Limits(startup=10.0, of={}, default=5.0)

@@ -88,7 +88,7 @@ def test_an_interpreter_that_gives_no_answer_has_no_digest(sample, tmp_path, sai
 @pytest.mark.guarantee("MUT-42")
 def test_the_modules_that_judge_count(sample, monkeypatch):
     names = {Path(path).name for path in surroundings.judges()}
-    assert {"replay.py", "zygote.py", "verdict.py", "runner.py", "baseline.py", "mutation.py"} <= names
+    assert {"replay.py", "serve.py", "swap.py", "verdict.py", "runner.py", "baseline.py", "mutation.py"} <= names
     assert "ledger.py" not in names
 
     before = digest(sample)

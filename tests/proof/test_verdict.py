@@ -4,7 +4,18 @@ from __future__ import annotations
 
 import pytest
 
-from lastbus.proof.verdict import Broken, Judgement, Report, Run, Verdict, exit_code, judge, settle, wants_second_run
+from lastbus.proof.verdict import (
+    Broken,
+    Judgement,
+    Report,
+    Run,
+    Verdict,
+    agreed,
+    exit_code,
+    judge,
+    settle,
+    wants_second_run,
+)
 
 KILLER = "tests/test_a.py::test_a"
 OTHER = "tests/test_a.py::test_b"
@@ -100,6 +111,21 @@ def test_two_runs_that_disagree_are_flaky():
 @pytest.mark.guarantee("MUT-14")
 def test_two_runs_that_agree_stand():
     assert settle(Judgement(Verdict.SURVIVED), Judgement(Verdict.SURVIVED), False).verdict is Verdict.SURVIVED
+
+
+@pytest.mark.guarantee("MUT-14", "MUT-27")
+@pytest.mark.parametrize(
+    ("firsts", "isolated", "word"),
+    [
+        ("survived survived", "killed killed", "killed"),
+        ("survived killed", "killed killed", "flaky"),
+        ("survived survived", "killed survived", "flaky"),
+    ],
+)
+def test_a_place_that_agrees_with_itself_is_believed_and_isolation_first(firsts, isolated, word):
+    looks = [[Judgement(Verdict(word)) for word in words.split()] for words in (firsts, isolated)]
+
+    assert agreed(*looks).verdict == word
 
 
 @pytest.mark.guarantee("MUT-05")

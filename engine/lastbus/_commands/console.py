@@ -40,7 +40,7 @@ def progress(total: int) -> Iterator[Any]:
 
         def tell(result: Result) -> None:
             bar.advance(task)
-            if not result.as_expected:
+            if not result.as_expected or result.disagreement:
                 console.print(result_line(result))
 
         yield tell

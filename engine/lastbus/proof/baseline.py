@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from lastbus.proof.copies import share_bytecode
 from lastbus.proof.mutation import Mutation
-from lastbus.proof.runner import Limits, Notes, Slot, share_bytecode, threads_for
-from lastbus.proof.verdict import Run, judge
+from lastbus.proof.notes import Limits, Notes
+from lastbus.proof.runner import Slot, threads_for
+from lastbus.proof.verdict import How, Run, judge
 
 FIRST_LIMIT_SECONDS: Final = 120.0
-FLOOR_SECONDS: Final = 10.0
-"""Long enough for a test that bounds its own wait by a few seconds to fail by itself."""
 STARTUP_FLOOR_SECONDS: Final = 10.0
 FACTOR: Final = 10.0
 SETUP_FACTOR: Final = 3.0
@@ -28,14 +28,18 @@ SETUP_FACTOR: Final = 3.0
 class Baseline:
     """What the killers do on the unmutated tree.
 
-    `red` failed twice, `unstable` failed once, `absent` gave no result; each with its reason.
+    `red` failed twice, `unstable` failed once, `absent` gave no result, `cold` passes in a fresh process only; each
+    with its reason. `floor_seconds` is the least that a test may take.
     """
+
+    floor_seconds: float = 1.0
 
     carries: dict[str, tuple[str, ...]] = field(default_factory=dict)
     seconds: dict[str, float] = field(default_factory=dict)
     red: dict[str, str] = field(default_factory=dict)
     unstable: dict[str, str] = field(default_factory=dict)
     absent: dict[str, str] = field(default_factory=dict)
+    cold: dict[str, str] = field(default_factory=dict)
     modules: dict[str, None] = field(default_factory=dict)
     setup_seconds: float = 0.0
     startup_seconds: float = 0.0
@@ -52,35 +56,62 @@ class Baseline:
         return Limits(
             startup=max(STARTUP_FLOOR_SECONDS, FACTOR * self.startup_seconds),
             of={
-                killer: own or max(FLOOR_SECONDS, FACTOR * self.seconds.get(killer, 0.0) + setup)
+                killer: own or max(self.floor_seconds, FACTOR * self.seconds.get(killer, 0.0) + setup)
                 for killer in mutation.killers
             },
         )
 
 
-def measure(slots: Sequence[Slot], killers: Sequence[str]) -> Baseline:
-    """Run `killers` on the unmutated copies, one process per slot, and the red ones once more alone.
+def measure(slots: Sequence[Slot], killers: Sequence[str], floor_seconds: float = 1.0) -> Baseline:
+    """Collect `killers` on every slot, run them on the unmutated copies, and look at the red ones again alone.
 
     Keeps: MUT-06.
     """
     began = time.monotonic()
-    baseline = Baseline()
-    shares = [share for share in _shares(sorted(set(killers)), len(slots)) if share]
+    baseline = Baseline(floor_seconds)
+    wanted = sorted(set(killers))
+    shares = [share for share in _shares(wanted, len(slots)) if share]
     with threads_for(slots) as pool:
-        for share, (run, notes) in zip(shares, pool.map(_first_run, slots, shares), strict=False):
+        list(pool.map(lambda slot: slot.collect(_there(slot, wanted)), slots))
+        for slot, share, (run, notes) in zip(slots, shares, pool.map(_first_run, slots, shares), strict=False):
             _note(baseline, share, run, notes)
-    for killer in list(baseline.red):
-        run, notes = _first_run(slots[0], [killer])
-        if not _red([killer], run, notes):
-            baseline.unstable[killer] = baseline.red.pop(killer)
-    share_bytecode(slots)
+            baseline.startup_seconds = max(baseline.startup_seconds, slot.boot_seconds)
+    for killer in [*baseline.red, *baseline.absent]:
+        _look_again(baseline, slots[0], killer)
+    share_bytecode([slot.copy for slot in slots])
     baseline.wall_seconds = time.monotonic() - began
     return baseline
 
 
-def _first_run(slot: Slot, killers: Sequence[str]) -> tuple[Run, Notes]:
-    there = [killer for killer in killers if (slot.root / killer.split("::")[0]).is_file()]
-    return slot.run(there, Limits(FIRST_LIMIT_SECONDS, {}, FIRST_LIMIT_SECONDS), bytecode=True)
+def _first_run(slot: Slot, killers: Sequence[str], how: How = "warm") -> tuple[Run, Notes]:
+    limits = Limits(FIRST_LIMIT_SECONDS, {}, FIRST_LIMIT_SECONDS)
+    return slot.run(_there(slot, killers), limits, bytecode=True, how=how)
+
+
+def _there(slot: Slot, killers: Sequence[str]) -> list[str]:
+    return [killer for killer in killers if (slot.root / killer.split("::")[0]).is_file()]
+
+
+def _look_again(baseline: Baseline, slot: Slot, killer: str) -> None:
+    """Whether a killer that gave no green result is red, unstable, absent, or merely not fit to run warm.
+
+    Keeps: MUT-06, MUT-14, MUT-26.
+    """
+    first = baseline.red.pop(killer, "")
+    if not first and slot.cold:
+        return  # Absent from a fresh run: there is no other way to look.
+    baseline.absent.pop(killer, None)
+    run, notes = _first_run(slot, [killer], "fresh")
+    _note(baseline, [killer], run, notes)
+    if killer in baseline.absent:
+        return
+    if killer not in baseline.red:
+        if first and (slot.cold or not _red([killer], *_first_run(slot, [killer]))):
+            baseline.unstable[killer] = first
+        else:
+            baseline.cold[killer] = first or "was not collected by the warm process"
+    elif not slot.cold and not _red([killer], *_first_run(slot, [killer], "fresh")):
+        baseline.unstable[killer] = baseline.red.pop(killer)
 
 
 def _shares(killers: Sequence[str], count: int) -> list[list[str]]:

@@ -31,6 +31,10 @@ class Project:
     paths: tuple[str, ...] = (".",)
     helpers: tuple[str, ...] = ()
     """Code that is for tests rather than under test: a verdict rests on it as it does on the tests."""
+    floor_seconds: float = 1.0
+    """The least that a test may take before it is over its limit; more where tests bound their own waits."""
+    services: tuple[tuple[str, str], ...] = ()
+    """Fixtures that need a server, each with the context manager that starts it once for a whole replay."""
 
     @classmethod
     def load(cls, start: Path | None = None) -> Project:
@@ -57,6 +61,8 @@ class Project:
             mutations=_strings(table, "mutations")[0],
             paths=_paths(ini.get("pythonpath", ["."])),
             helpers=_strings(table, "helpers") if "helpers" in table else (),
+            floor_seconds=_seconds(table, "floor_seconds", cls.floor_seconds),
+            services=_services(table.get("services", {})),
         )
 
     def files(self, places: tuple[str, ...], suffix: str) -> list[str]:
@@ -83,3 +89,19 @@ def _strings(table: dict[str, Any], key: str) -> tuple[str, ...]:
 
 def _paths(value: str | list[str]) -> tuple[str, ...]:
     return tuple(value.split() if isinstance(value, str) else value)
+
+
+def _seconds(table: dict[str, Any], key: str, default: float) -> float:
+    value = table.get(key, default)
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < float("inf"):
+        raise UsageError(f"[tool.lastbus.proof] {key} must be a number of seconds above 0, not {value!r}")
+    return float(value)
+
+
+def _services(table: Any) -> tuple[tuple[str, str], ...]:
+    """Name of the fixture and `module:context_manager`, as under ``[tool.lastbus.proof.services]``."""
+    pairs = tuple(table.items()) if isinstance(table, dict) else (("services", table),)
+    for fixture, place in pairs:
+        if not isinstance(place, str) or place.count(":") != 1:
+            raise UsageError(f'[tool.lastbus.proof.services] {fixture} must be "module:context_manager", not {place!r}')
+    return pairs

@@ -10,10 +10,10 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Final
 
@@ -21,12 +21,24 @@ from lastbus.proof.baseline import Baseline, measure
 from lastbus.proof.config import Project
 from lastbus.proof.mutation import Mutation, Unfit, apply, texts_of
 from lastbus.proof.runner import Slot, threads_for
-from lastbus.proof.verdict import Judgement, Run, Verdict, exit_code, judge, settle, wants_second_run
+from lastbus.proof.verdict import (
+    OVERDUE,
+    How,
+    Judgement,
+    Run,
+    Verdict,
+    agreed,
+    exit_code,
+    judge,
+    settle,
+    wants_second_run,
+)
 
 PATIENCE: Final = 3.0
 """How much longer than its limit a run may take when it is alone, before it counts as hanging."""
 RED_BASELINE: Final = 3
 Progress = Callable[["Result"], None]
+Texts = Mapping[str, str]
 
 
 @dataclass(frozen=True)
@@ -39,6 +51,10 @@ class Result:
     log: str = ""
     reused: bool = False
     """The verdict is an earlier one that still holds; nothing was run for it."""
+    how: str = ""
+    """Where the first run took place: `warm`, `fresh` or `isolated`; empty if there was none."""
+    disagreement: str = ""
+    """What the first look said, if a look in isolation said otherwise."""
 
     @property
     def verdict(self) -> Verdict:
@@ -105,12 +121,14 @@ def replay(
     """
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lastbus-") as work, ExitStack() as ending:
-        slots = [Slot(project, Path(work), number, python, isolated) for number in range(max(1, jobs))]
+        room = Path(work).resolve()
+        slots = [Slot(project, room, number, python, isolated) for number in range(max(1, jobs))]
         for slot in slots:
             ending.callback(slot.close)
         with threads_for(slots) as pool:
             list(pool.map(Slot.start, slots))
-        baseline = measure(slots, [killer for mutation in mutations for killer in mutation.killers])
+        killers = [killer for mutation in mutations for killer in mutation.killers]
+        baseline = measure(slots, killers, project.floor_seconds)
         outcome = Outcome(slots[0].version, jobs, baseline)
         if not baseline.red:
             with threads_for(slots) as pool:
@@ -131,8 +149,13 @@ class _Round:
         self._slots = slots
         self._baseline = baseline
         self._progress = progress
+        self._texts: dict[str, str] = {}
 
     def play(self, mutations: Sequence[Mutation]) -> list[Result]:
+        # The copies are what is tried: the tree may have been edited since they were made.
+        copied = replace(self._project, root=self._slots[0].root)
+        for mutation in mutations:
+            self._texts.update(texts_of(copied, mutation))
         results: dict[str, Result] = {}
         alone: list[tuple[Mutation, Result]] = []
         with threads_for(self._slots) as pool:
@@ -152,7 +175,7 @@ class _Round:
     def _judge(self, mutation: Mutation) -> Result:
         began = time.monotonic()
         try:
-            texts = apply(mutation.edits, texts_of(self._project, mutation))
+            texts = apply(mutation.edits, self._texts)
         except Unfit as unfit:
             return Result(mutation, Judgement(unfit.verdict, unfit.reason), time.monotonic() - began)
         doubt = self._doubt(mutation)
@@ -160,20 +183,36 @@ class _Round:
             return Result(mutation, doubt, 0.0)
         first, run = self._run(mutation, texts)
         if first.verdict is Verdict.TIMEOUT or not wants_second_run(first, mutation.expect):
-            return Result(mutation, first, time.monotonic() - began, run.log)
-        second, run = self._run(mutation, texts)
-        return Result(mutation, settle(first, second, run.late), time.monotonic() - began, run.log)
+            return Result(mutation, first, time.monotonic() - began, run.log, how=run.how)
+        result = self._confirmed(mutation, texts, first, run)
+        return replace(result, seconds=time.monotonic() - began)
+
+    def _confirmed(self, mutation: Mutation, texts: Texts, first: Judgement, run: Run) -> Result:
+        """What a run in isolation makes of `first`. If they differ, each is asked once more: is it the place, or luck?
+
+        Keeps: MUT-14, MUT-27.
+        """
+        second, again = self._run(mutation, texts, how="isolated")
+        if first.verdict is second.verdict or run.how == "isolated":
+            return Result(mutation, settle(first, second, again.late), again.seconds, again.log, how=run.how)
+        firsts = [first, self._run(mutation, texts)[0]]
+        seconds = [second, self._run(mutation, texts, how="isolated")[0]]
+        judgement = agreed(firsts, seconds)
+        told = "" if judgement.verdict is Verdict.FLAKY else f"{run.how}: {first.verdict}, isolated: {second.verdict}"
+        return Result(mutation, judgement, again.seconds, again.log, how=run.how, disagreement=told)
 
     def _again(self, mutation: Mutation, first: Result) -> Result:
-        """Alone, in a fresh process, with a longer limit: the second opinion on a run over its limit.
+        """Alone, in a new process, with a longer limit: the second opinion on a run over its limit.
 
-        Keeps: MUT-05, MUT-14.
+        Keeps: MUT-05, MUT-14, MUT-27.
         """
-        texts = apply(mutation.edits, texts_of(self._project, mutation))
+        texts = apply(mutation.edits, self._texts)
         began = time.monotonic()
-        second, run = self._run(mutation, texts, PATIENCE)
+        second, run = self._run(mutation, texts, PATIENCE, "isolated")
+        judgement = settle(first.judgement, second, run.late)
+        told = "" if judgement.verdict in OVERDUE else f"{first.how}: {first.verdict}, isolated: {second.verdict}"
         seconds = first.seconds + time.monotonic() - began
-        return Result(mutation, settle(first.judgement, second, run.late), seconds, run.log)
+        return replace(first, judgement=judgement, seconds=seconds, log=run.log, disagreement=told)
 
     def _doubt(self, mutation: Mutation) -> Judgement | None:
         """Why the baseline already makes a run useless, if it does.
@@ -187,11 +226,18 @@ class _Round:
                 return Judgement(Verdict.FLAKY, f"{killer} is unstable unmutated: {self._baseline.unstable[killer]}")
         return None
 
-    def _run(self, mutation: Mutation, texts: dict[str, str], patience: float = 1.0) -> tuple[Judgement, Run]:
+    def _run(self, mutation: Mutation, texts: Texts, patience: float = 1.0, how: How = "warm") -> tuple[Judgement, Run]:
+        """One run of the killers on the mutated copy, in a warm process if every killer passes there unmutated.
+
+        Keeps: MUT-26.
+        """
+        if how == "warm" and not self._baseline.cold.keys().isdisjoint(mutation.killers):
+            how = "fresh"
         slot = self._free.get()
         try:
             with slot.mutated(texts):
-                run, _ = slot.run(mutation.killers, self._baseline.limits(mutation), patience)
+                limits = self._baseline.limits(mutation)
+                run, _ = slot.run(mutation.killers, limits, patience, how=how, mutated=list(texts))
         finally:
             self._free.put(slot)
         return judge(run, mutation.killers, mutation.guarantees, self._baseline.carries), run

@@ -55,6 +55,9 @@ class Verdict(str, Enum):
         return self.value
 
 
+How = Literal["warm", "fresh", "isolated"]
+"""Where a run happens: in a fork that has imported and collected everything, in one that has not, in a new process."""
+
 INVALID = frozenset(
     {
         Verdict.ANCHOR_LOST,
@@ -94,7 +97,7 @@ class Broken:
 class Run:
     """Facts of one run. `late` says that a phase passed its limit, whether or not it then finished.
 
-    `log` is the end of what pytest and the tests printed: for people, never for the verdict.
+    `log` is the end of what pytest and the tests printed: for people, never for the verdict. `how` says where it ran.
     """
 
     reports: Sequence[Report] = ()
@@ -104,6 +107,7 @@ class Run:
     doing: str = ""
     seconds: float = 0.0
     log: str = ""
+    how: How = "fresh"
 
 
 @dataclass(frozen=True)
@@ -221,7 +225,24 @@ def settle(first: Judgement, second: Judgement, second_was_late: bool) -> Judgem
         return second
     if first.verdict is second.verdict:
         return second
-    return Judgement(Verdict.FLAKY, f"first {first.verdict}, then {second.verdict}: {second.reason}")
+    return _flaky([first, second])
+
+
+def agreed(firsts: Sequence[Judgement], isolated: Sequence[Judgement]) -> Judgement:
+    """The verdict when a first run and one in isolation differed, and both were repeated.
+
+    If each place agrees with itself, the isolated verdict holds: there nothing was imported or swapped ahead.
+    If one does not, the word is `flaky`.
+    Keeps: MUT-14, MUT-27.
+    """
+    if len({one.verdict for one in firsts}) == len({one.verdict for one in isolated}) == 1:
+        return isolated[-1]
+    return _flaky([*firsts, *isolated])
+
+
+def _flaky(looks: Sequence[Judgement]) -> Judgement:
+    first, *others = (str(one.verdict) for one in looks)
+    return Judgement(Verdict.FLAKY, f"first {first}, then {', '.join(others)}: {looks[-1].reason}")
 
 
 def exit_code(verdicts: Collection[tuple[Verdict, str]]) -> int:

@@ -42,5 +42,7 @@ def _result(result: Result) -> dict[str, Any]:
         "killers": list(result.mutation.killers),
         "killed_by": {killer: list(ids) for killer, ids in result.killed_by.items()},
         "reason": result.judgement.reason,
+        "how": result.how,
+        "disagreement": result.disagreement,
         "seconds": round(result.seconds, 3),
     }

@@ -9,8 +9,13 @@ from lastbus.proof.replay import Outcome, Result
 
 
 def result_line(result: Result) -> str:
-    """One result on one line; what is not as expected says why and where."""
+    """One result on one line; what is not as expected says why and where, and two looks that differ are told.
+
+    Keeps: MUT-27.
+    """
     line = f"{result.verdict:<16} {result.mutation.id}"
+    if result.disagreement:
+        line += f" ({result.disagreement}: the isolated verdict counts)"
     if result.mutation.canary and result.as_expected:
         return f"{line} (canary, as expected)"
     if result.as_expected:

@@ -1,0 +1,178 @@
+"""A process of the zygote, seen from the parent: started, asked, watched, and never left behind.
+
+Keeps: MUT-05, MUT-11, MUT-15.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from lastbus.proof.errors import RunnerError, UsageError
+from lastbus.proof.notes import Events, Limits, Notes, Watch
+from lastbus.proof.verdict import Run
+
+ZYGOTE: Final = Path(__file__).with_name("zygote") / "__main__.py"
+BOOT_SECONDS: Final = 60.0
+DEATH_SECONDS: Final = 10.0
+HIDDEN: Final = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTEST_CURRENT", "PYTEST_XDIST", "PYTEST_ADDOPTS", "COV_")
+
+
+class Process:
+    """One process that runs tests, or forks children that do; one run at a time."""
+
+    def __init__(self, python: str, mode: str, cwd: Path, boot_log: Path) -> None:
+        self._python = python
+        self._mode = mode
+        self._cwd = cwd
+        self._boot_log = boot_log
+        self._child: subprocess.Popen[bytes] | None = None
+        self._running: int | None = None
+
+    @property
+    def alive(self) -> bool:
+        """Whether it can still be asked for something."""
+        return self._child is not None and self._child.poll() is None
+
+    def start(self) -> str:
+        """Start it and tell its version of Python; `UsageError` if the interpreter cannot run pytest.
+
+        Keeps: MUT-11.
+        """
+        with open(self._boot_log, "wb") as said:
+            try:
+                self._child = subprocess.Popen(
+                    [self._python, str(ZYGOTE), self._mode],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=said,
+                    cwd=self._cwd,
+                    env=environment(),
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise UsageError(f"cannot start {self._python}: {error}") from error
+        assert self._child.stdout is not None
+        self._events = Events(self._child.stdout)
+        ready = self._events.next(time.monotonic() + BOOT_SECONDS)
+        if ready is None or ready["event"] != "ready":
+            words = self._boot_log.read_text(errors="replace").strip().splitlines()
+            self.end()
+            raise UsageError(f"{self._python} cannot run pytest ({words[-1] if words else 'it said nothing'})")
+        return str(ready["python"])
+
+    def until(self, event: str, seconds: float) -> Mapping[str, Any] | None:
+        """The next `event`, whatever else is said before it; None if it does not come."""
+        end = time.monotonic() + seconds
+        while (news := self._events.next(end)) is not None:
+            if news["event"] == event:
+                return news
+        return None
+
+    def preload(self, modules: Sequence[str]) -> bool:
+        """Have `modules` imported; False if that left the process unfit to fork.
+
+        Keeps: MUT-22.
+        """
+        self.send({"do": "preload", "modules": list(modules)})
+        said = self.until("preloaded", BOOT_SECONDS)
+        return said is not None and not said["unfit"]
+
+    def run(self, command: Mapping[str, Any], limits: Limits, patience: float) -> tuple[Run, Notes]:
+        """Run what `command` says under `limits`; never raises for what the tests do."""
+        self.send(command)
+        began = time.monotonic()
+        watch = Watch(limits, patience, began)
+        notes = Notes()
+        stopped = not self._follow(notes, watch, began)
+        run = Run(
+            reports=notes.reports,
+            broken=notes.broken,
+            ended="finished" if notes.finished else "stopped" if stopped else "died",
+            late=watch.late,
+            doing=notes.doing,
+            seconds=time.monotonic() - began,
+        )
+        return run, notes
+
+    def _follow(self, notes: Notes, watch: Watch, began: float) -> bool:
+        """Read events until the run ended; False if it had to be stopped."""
+        while True:
+            event = self._events.next(watch.deadline)
+            now = time.monotonic()
+            if event is None:
+                overdue = now >= watch.deadline
+                self._kill()
+                return not overdue
+            watch.see(event, now)
+            notes.take(event, now - began)
+            if event["event"] == "forked":
+                self._running = event["pid"]
+            elif event["event"] == "exit" or (event["event"] == "finish" and self._mode == "once"):
+                self._running = None
+                return True
+
+    def _kill(self) -> None:
+        """Kill the run's process group and wait until the process behind it is ready again."""
+        if self._running is not None:
+            kill_group(self._running)
+            self._running = None
+        if self._mode == "once" or self.until("exit", DEATH_SECONDS) is None:
+            self.end()
+
+    def stop(self) -> None:
+        """End it and everything it runs. Safe from another thread, and more than once.
+
+        Keeps: MUT-15.
+        """
+        running, self._running = self._running, None
+        if running is not None:
+            kill_group(running)
+        child = self._child
+        if child is not None:
+            self._finish(child)
+
+    def end(self) -> None:
+        """`stop`, and let go of the pipes: only when no other thread uses it any more."""
+        self.stop()
+        child, self._child = self._child, None
+        if child is not None and child.stdout is not None:
+            child.stdout.close()
+
+    def _finish(self, child: subprocess.Popen[bytes]) -> None:
+        assert child.stdin is not None
+        with contextlib.suppress(OSError):
+            child.stdin.close()
+        try:
+            child.wait(DEATH_SECONDS)
+        except subprocess.TimeoutExpired:
+            kill_group(child.pid)
+            child.wait()
+
+    def send(self, command: Mapping[str, Any]) -> None:
+        """Write one command; `RunnerError` if nobody is there to read it."""
+        if self._child is None or self._child.stdin is None:
+            raise RunnerError("no process: start() first")
+        try:
+            self._child.stdin.write(json.dumps(command).encode() + b"\n")
+            self._child.stdin.flush()
+        except (OSError, ValueError) as error:
+            raise RunnerError(f"the test process is gone: {error}") from error
+
+
+def environment() -> dict[str, str]:
+    """The environment for the tests, without what an outer run of tests left there."""
+    return {name: value for name, value in os.environ.items() if not name.startswith(HIDDEN)}
+
+
+def kill_group(pid: int) -> None:
+    """Kill a process group outright, if it is still there."""
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)

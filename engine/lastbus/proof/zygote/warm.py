@@ -1,0 +1,122 @@
+"""The warm process: it collects the wanted tests once, never runs one, and forks a child per mutation.
+
+Keeps: MUT-22, MUT-23.
+
+pytest itself brings the session up to the point where tests would run. There this plugin waits for commands. Each is
+served by a fork, and in the child pytest goes on where it stood: it runs the chosen tests, tears down and ends.
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import sys
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from .place import Command, importable, preload, redirect, settle_in, unfit, use_copy
+from .recorder import Recorder
+from .swap import Codes, Ran, Unswappable, swap
+
+if TYPE_CHECKING:
+    from .serve import Parent
+
+
+class Warm:
+    """The plugin that stands between collection and the tests."""
+
+    def __init__(self, parent: Parent, recorder: Recorder, ran: Ran, command: Command) -> None:
+        self.parent = parent
+        self.recorder = recorder
+        self.ran = ran
+        self.root = command["cwd"]
+        self.purge = command["purge"]
+        self.command: Command = {}
+        """What this process was forked for; empty in the process that is never used up."""
+        self.suspect = ""
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remember the first file whose import leaves something alive, so that a person can find it."""
+        if not self.suspect and unfit():
+            self.suspect = report.nodeid
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
+        """Serve until the parent goes; return only in a child, where pytest then runs what `session` holds.
+
+        Keeps: MUT-23.
+        """
+        capture: Any = session.config.pluginmanager.getplugin("capturemanager")
+        # What is captured goes to temporary files, which children must not share.
+        capture.stop_global_capturing()
+        codes = Codes(self.root, self.ran.stop())
+        gc.collect()
+        gc.freeze()
+        self._tell_fitness()
+        for command in self.parent.commands():
+            if command["do"] == "preload":
+                preload(command["modules"])
+                self._tell_fitness()
+                continue
+            codes.know(command["mutated"])
+            if self.parent.fork():
+                self.command = command
+                self._take_over(session, capture, codes)
+                return
+        os._exit(0)
+
+    def _tell_fitness(self) -> None:
+        why = unfit()
+        where = f" after the import of {self.suspect}" if self.suspect and why else ""
+        self.parent.wire.send("warm", unfit=why + where, modules=importable(self.purge))
+
+    def _take_over(self, session: pytest.Session, capture: Any, codes: Codes) -> None:
+        """Become the process of one run: the mutation is in, and the session holds the chosen tests."""
+        redirect(self.command["log"])
+        settle_in(self.command)
+        capture.start_global_capturing()
+        capture.suspend_global_capture()
+        try:
+            for file in self.command["mutated"]:
+                swap(codes, file)
+        except Unswappable as refusal:
+            self.parent.wire.send("refused", reason=str(refusal))
+            os._exit(0)
+        self.recorder.keep = set(self.command["keep"])
+        self.recorder.tell_collected()
+        session.items[:] = [item for item in session.items if item.nodeid in self.recorder.keep]
+        session.testsfailed = 0  # Collection errors of other files: they are told, and their tests are not here.
+
+
+def serve_warm(parent: Parent) -> None:
+    """Collect what the first command names, then serve; `pytest.main` returns in children only, or when it failed."""
+    parent.be_ready_to_fork()
+    command = next(parent.commands(), None)
+    if command is None:
+        return
+    use_copy(command)
+    recorder = Recorder(parent.wire, command["keep"])
+    ran = Ran(command["cwd"])
+    warm = Warm(parent, recorder, ran, command)
+    args = ["-W", "ignore::pytest.PytestAssertRewriteWarning", *command["args"], *command["files"]]
+    sys.argv = ["pytest", *args]
+    status = 70
+    try:
+        ran.start()
+        code = int(pytest.main(args, plugins=[recorder, warm]))
+        if warm.command:
+            _finish(warm, code)
+        else:
+            parent.wire.send("warm", unfit=f"pytest could not collect (exit code {code})", modules=[])
+        status = 0
+    except BaseException as error:
+        parent.wire.send("broken", kind="collect", where="runner", message=repr(error))
+    finally:
+        os._exit(status)
+
+
+def _finish(warm: Warm, code: int) -> None:
+    from .serve import finish
+
+    finish(warm.command, warm.parent.wire, code, collected=True)
