@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+import asyncio
+from collections.abc import Callable
+from typing import Any, Final
 
 from lastbus import BaseBus, Event
 from lastbus.redis import RedisExecutionStorage, RedisServiceDirectory, RedisStreamTaskQueue
@@ -18,6 +20,8 @@ from lastbus.services import (
 )
 from lastbus.testing import ManualClock
 from tests._backends.redis import ValkeyBackend
+
+PATIENCE_SECONDS: Final = 4.0
 
 
 class Control:
@@ -97,3 +101,11 @@ class Shop:
     def _ship(self, context: ExecutionContext) -> str:
         self.ran.append(("ship", context.execution_id))
         return f"shipped {context.results['order']['ordered']}, approved by {context.results['approval']['by']}"
+
+
+async def soon(condition: Callable[[], bool]) -> None:
+    """Return in the loop turn in which `condition` has become true; I/O goes on meanwhile, for some seconds at most."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while not condition():
+        assert asyncio.get_running_loop().time() < deadline, "waited in vain"
+        await asyncio.sleep(0)

@@ -251,7 +251,7 @@ def test_a_signal_cancels_the_service_between_two_steps_of_the_loop(number: int)
     async def serve() -> None:
         os.kill(os.getpid(), number)
         try:
-            await asyncio.wait_for(asyncio.get_running_loop().create_future(), PATIENCE_SECONDS)
+            await asyncio.wait_for(asyncio.get_running_loop().create_future(), 3)
         finally:
             ended.append(True)
 

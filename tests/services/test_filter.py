@@ -12,8 +12,9 @@ from lastbus import BaseBus, EventSubscription
 from lastbus.services import EventFilter, FlowTask
 from lastbus.testing import ManualClock
 from tests._backends import open_backend
-from tests.contract.waiting import settled, until
-from tests.services.shop import Control, Shop
+from tests.contract.waiting import settled
+from tests.services.mortal import Mortal
+from tests.services.shop import Control, Shop, soon
 
 CLAIM_SECONDS = 60
 
@@ -21,6 +22,7 @@ CLAIM_SECONDS = 60
 @pytest.mark.guarantee("FLOW-04")
 async def test_an_event_resumes_the_execution_that_it_names_and_no_other(shop: Shop) -> None:
     await shop.suspend("e1")
+    shop.clock.advance(1)
     await shop.suspend("e2")
 
     async with shop.filter():
@@ -77,7 +79,7 @@ async def test_a_filter_in_another_process_resumes_what_a_worker_has_suspended(
         async with shop.filter(elsewhere, queue=control.queue()):
             await backend.make_bus().publish(shop.approval("e1"))
             heard = elsewhere._pending_tasks
-            await until(lambda: bool(heard))
+            await soon(lambda: bool(heard))
             await settled(elsewhere)
         await shop.work()
 
@@ -120,23 +122,6 @@ async def test_a_filter_is_started_and_stopped_any_number_of_times(shop: Shop) -
 
 
 # -- dying ------------------------------------------------------------------------------------------------------
-
-
-class Mortal:
-    """An object of a process that dies after so many calls: from then on nothing that it asks for happens."""
-
-    def __init__(self, target: Any, calls_left: list[int]) -> None:
-        self._target = target
-        self._calls_left = calls_left
-
-    def __getattr__(self, name: str) -> Any:
-        async def call(*args: Any, **keywords: Any) -> Any:
-            if not self._calls_left[0]:
-                raise ConnectionResetError("this process is dead")
-            self._calls_left[0] -= 1
-            return await getattr(self._target, name)(*args, **keywords)
-
-        return call
 
 
 def dying_filter(shop: Shop, calls: int) -> EventFilter:
@@ -299,9 +284,9 @@ async def test_a_running_filter_looks_for_time_outs_by_the_clock(hasty: Shop) ->
     queue = ListQueue()
 
     async with hasty.filter(queue=queue, timeout_check_seconds=7):
-        await until(lambda: 7 in hasty.clock.sleeps)
+        await soon(lambda: 7 in hasty.clock.sleeps)
         hasty.clock.advance(60)
-        await until(lambda: bool(queue.tasks))
+        await soon(lambda: bool(queue.tasks))
 
     assert [(task.execution_id, task.resume_type) for task in queue.tasks] == [("e1", "timeout")]
 
@@ -312,9 +297,9 @@ async def test_a_running_filter_looks_for_missed_events_by_the_clock(shop: Shop)
     queue = ListQueue()
 
     async with shop.filter(queue=queue, reconcile_seconds=7):
-        await until(lambda: 7 in shop.clock.sleeps)
+        await soon(lambda: 7 in shop.clock.sleeps)
         await shop.bus.event_storage.store_event(shop.approval("e1"))
         shop.clock.advance(7)
-        await until(lambda: bool(queue.tasks))
+        await soon(lambda: bool(queue.tasks))
 
     assert [(task.execution_id, task.resume_type) for task in queue.tasks] == [("e1", "event")]

@@ -75,7 +75,7 @@ async def test_stop_returns_when_the_round_has_ended(clock: ManualClock) -> None
                 entered.set()
                 await asyncio.get_running_loop().create_future()
             finally:
-                await asyncio.sleep(0)
+                await everyone_blocked()
                 ended.append(True)
 
     service = Slow(clock)

@@ -93,7 +93,7 @@ async def test_the_first_look_goes_back_and_the_next_goes_on_with_a_minute_of_ov
 async def test_an_event_that_fails_stops_no_other_and_holds_the_cursor_until_it_succeeds(
     backend: Backend, clock: ManualClock, replay: Replay, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await store(backend, clock, ("a", 30), ("b", 20), ("c", 10))
+    await store(backend, clock, ("a", 300), ("b", 200), ("c", 100))
     replay.failing = {"a", "b"}
     service = reconciler(backend, clock, replay, backfill_seconds=HOUR)
 

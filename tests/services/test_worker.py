@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 from typing import Any
 
 import pytest
 
 from lastbus import BaseBus, EventSubscription
 from lastbus.memory import InMemoryEventBus
-from lastbus.services import EventNode, Flow, FlowTask, Step, start_flow
+from lastbus.services import EventNode, Flow, FlowTask, FlowWorker, Step, start_flow
 from lastbus.testing import ManualClock
+from tests.services.mortal import Mortal
 from tests.services.shop import Control, Shop
 
 
@@ -192,3 +194,39 @@ async def test_an_answer_to_an_execution_that_has_ended_ends_the_subscription(
     assert await shop.bus.subscription_storage.list_subscriptions() == []
     assert await shop.tasks() == []
     await shop.bus.close()
+
+
+# -- dying ------------------------------------------------------------------------------------------------------
+
+
+def dying_worker(shop: Shop, calls: int) -> FlowWorker:
+    """A worker whose process makes `calls` calls, and then dies."""
+    left = [calls]
+    bus: Any = Mortal(shop.bus, left)
+    bus.subscription_storage = Mortal(shop.bus.subscription_storage, left)
+    return FlowWorker([shop.flow], Mortal(shop.queue, left), Mortal(shop.executions, left), bus, clock=shop.clock)
+
+
+@pytest.mark.guarantee("FLOW-21")
+@pytest.mark.parametrize("calls", range(6))
+@pytest.mark.parametrize("task", ["start", "answer"])
+async def test_wherever_a_worker_dies_another_one_brings_the_execution_to_the_same_end(
+    shop: Shop, control: Control, task: str, calls: int
+) -> None:
+    shop.queue = control.queue(claim_idle_seconds=0)
+    if task == "start":
+        await start_flow(shop.queue, "purchase", {"item": "lamp"}, "e1")
+    else:
+        await answer(shop, (await shop.suspend("e1")).subscription_id, "e1")
+    with contextlib.suppress(ConnectionResetError):
+        await dying_worker(shop, calls).work_once()
+
+    await shop.work()
+    if task == "start":
+        await shop.filter().handle_event(shop.approval("e1"))
+        await shop.work()
+
+    state = await shop.state("e1")
+    assert (state.status, state.results["ship"]) == ("completed", "shipped lamp, approved by Ada")
+    assert await shop.tasks() == []
+    assert {step for step, _ in shop.ran} == {"order", "ship"}

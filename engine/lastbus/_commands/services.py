@@ -47,7 +47,10 @@ def filter_(
     event_bus_type: BusType = "redis",
     database_url: DatabaseUrl = None,
 ) -> None:
-    """Run the event filter until the process is told to leave."""
+    """Run the event filter until the process is told to leave.
+
+    Keeps: CORE-34.
+    """
     from lastbus.services import EventFilter
 
     bus = make_bus(event_bus_type, redis_url, database_url)

@@ -59,7 +59,7 @@ class EventFilter:
 
         If it raises, nothing of it goes on. No signal handler is installed: when to stop is for the program to say.
 
-        Keeps: FLOW-10.
+        Keeps: FLOW-04, FLOW-10, FLOW-16, STORE-03.
         """
         if self.reconciler.is_running:
             return

@@ -34,7 +34,10 @@ StepFunction = Callable[[ExecutionContext], Awaitable[Any]] | Callable[[Executio
 
 @dataclass(frozen=True)
 class Step:
-    """A node that calls `run`, async or plain. What it returns is stored as JSON; it may be run more than once."""
+    """A node that calls `run`, async or plain, on the event loop. What it returns is stored as JSON.
+
+    It may be run more than once for one execution.
+    """
 
     id: str
     run: StepFunction

@@ -33,6 +33,8 @@ class ServiceRegistry(Periodic):
 
     It is announced for `ttl` seconds every `heartbeat_interval` seconds: a process that dies is listed for as long as
     `ttl`.
+
+    Keeps: FLOW-22.
     """
 
     name = "service registry"

@@ -106,11 +106,11 @@ class FlowWorker(Periodic):
         if state.status != "suspended" or answered in state.resumed:
             await self._unsubscribe(answered)
             return True
-        if state.subscription_id != answered:
-            return False  # It was recorded, but its suspension is not yet stored, or never will be.
         event_id = task.data.get("event_id")
         if event_id is not None and event_id in state.resumed.values():
             return True
+        if state.subscription_id != answered:
+            return False  # It was recorded, but its suspension is not yet stored, or never will be.
         resumed = {**state.resumed, answered: event_id}
         if task.resume_type == "timeout":
             await self._rest(state.model_copy(update={"status": "timeout", "resumed": resumed}))
@@ -168,6 +168,7 @@ class FlowWorker(Periodic):
         return flow
 
     def _following(self, state: ExecutionState) -> Sequence[Node]:
+        """Keeps: FLOW-21."""
         try:
             return self._flow(state).after(state.node_id)
         except KeyError as error:

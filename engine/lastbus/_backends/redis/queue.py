@@ -3,6 +3,8 @@
 An entry stays with the worker that took it until it is acknowledged. One that has been left lying for too long is
 taken by whoever asks next; one that was delivered too often is moved to the dead letters. Each of these is judged and
 written in one step at the server, by the server's clock.
+
+Keeps: FLOW-18.
 """
 
 from __future__ import annotations
