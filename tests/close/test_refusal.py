@@ -155,3 +155,21 @@ def test_a_bus_whose_loop_ended_without_a_close_can_be_closed_on_the_next(caplog
     assert [any(handler_id in text for text in told) for handler_id in ids] == [False, True, True]
     for task in held:
         task._log_destroy_pending = False  # type: ignore[union-attr]
+
+
+@pytest.mark.guarantee("CLOSE-33")
+async def test_work_that_ends_while_it_is_listed_for_another_thread_breaks_nothing() -> None:
+    rig = await make_rig()
+
+    class Leaving(asyncio.Future[Any]):
+        """Is gone as soon as somebody looks, as if its own thread had gone on meanwhile."""
+
+        def done(self) -> bool:
+            rig._pending_tasks.pop(self, None)
+            return True
+
+    for number in range(3):
+        rig._pending_tasks[Leaving()] = (f"event-{number}", "handler")
+
+    assert rig._in_flight() == []
+    assert await closed(rig) == RETURNED

@@ -123,6 +123,25 @@ async def test_each_refusal_says_what_was_found_and_the_way_out(gate: Gate) -> N
     await bus.close()
 
 
+@pytest.mark.guarantee("SELF-12")
+async def test_who_knows_better_may_wait_for_the_request_behind_a_shield(gate: Gate) -> None:
+    bus = InMemoryEventBus(close_timeout=LIMIT)
+    await bus.register_handler("job", gate.hold)
+    await bus.publish("job")
+    await gate.has_entered()
+
+    async def close() -> None:
+        await asyncio.shield(bus.request_close())
+
+    closing = asyncio.ensure_future(close())
+    closing.add_done_callback(Stranger(asyncio.Future()).open)
+
+    assert await how_it_ends(closing) == "returned"
+    assert bus._teardown_runs == 1
+    gate.open()
+    await gate.has_left()
+
+
 @pytest.mark.guarantee("SELF-02")
 async def test_a_descendant_may_close_when_nothing_is_in_flight() -> None:
     bus = InMemoryEventBus(close_timeout=LIMIT)

@@ -89,7 +89,10 @@ class CloseState:
         return DISPATCH_DRAIN_TIMEOUT_SECONDS if self._close_timeout is None else self._close_timeout
 
     def _in_flight(self) -> list[Future[Any]]:
-        """Everything that the drain has to wait for, now."""
+        """Everything that the drain has to wait for, now; may be asked from the thread of another loop.
+
+        Keeps: CLOSE-33.
+        """
         return [task for task in list(self._pending_tasks) if not task.done()]
 
     def _waiting(self) -> list[Future[Any]]:
