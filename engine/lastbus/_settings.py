@@ -114,7 +114,16 @@ PRUNE_ON_WRITE_OFF: Final = Switch(
     "PLAITA_DISABLE_EVENT_INDEX_PRUNE_ON_WRITE",
     "the synchronous writer drops no index entries as it writes; read when a writer is made",
 )
+CATCH_UP: Final = Setting(
+    "PLAITA_EVENT_CATCH_UP_SECONDS",
+    "how old an event may be that a Redis bus makes up for; read when a bus is made without `catch_up`",
+    default=3600,
+    unit="seconds",
+    at_least=1,
+    clamp=(1, 2**53 // 1000),
+)
+CATCH_UP_OFF: Final = Switch("PLAITA_DISABLE_EVENT_CATCH_UP", "no bus makes up for events; read when a bus is made")
 EXPERIMENTAL_DB: Final = Switch("PLAITA_ALLOW_EXPERIMENTAL_DB", "the SQL back end may be made")
 
-SETTINGS: Final = (EVENT_TTL, SWEEP_BUDGET, SWEEP_INTERVAL)
-SWITCHES: Final = (SWEEP_OFF, PRUNE_ON_WRITE_OFF, EXPERIMENTAL_DB)
+SETTINGS: Final = (EVENT_TTL, CATCH_UP, SWEEP_BUDGET, SWEEP_INTERVAL)
+SWITCHES: Final = (SWEEP_OFF, PRUNE_ON_WRITE_OFF, CATCH_UP_OFF, EXPERIMENTAL_DB)
