@@ -12,6 +12,8 @@ import logging
 from typing import Any
 
 from lastbus._clock import Clock
+from lastbus._dispatch.registry import Registration
+from lastbus._model.event import Event
 from lastbus._ports.tracker import EventProcessingTracker
 from lastbus._tasks import spawn
 
@@ -19,6 +21,19 @@ logger = logging.getLogger("lastbus.dispatch")
 
 Claim = tuple[str, str, str]
 """The event's id and the handler's, and the token that proves whose claim it is."""
+
+
+class ClaimWatcher:
+    """Is told of claims that did not go the usual way; this one lets it rest there."""
+
+    def refused(self, event: Event, registration: Registration) -> None:
+        """Somebody else has handled the pair, or holds it."""
+
+    def untaken(self, event: Event, registration: Registration) -> None:
+        """The store could not be asked for the claim: the handler has not run."""
+
+    def unended(self, claim: Claim, succeeded: bool) -> None:
+        """The store could not be told that the claim's handler has come to its end."""
 
 
 class Claims:
@@ -31,6 +46,12 @@ class Claims:
         self._serial = itertools.count()
         self._held: set[Claim] = set()
         self._renewer: dict[asyncio.Task[Any], None] = {}
+        self.watcher = ClaimWatcher()
+
+    @property
+    def pairs(self) -> set[tuple[str, str]]:
+        """(event id, handler id) of every claim whose handler runs, whatever the store thinks of it."""
+        return {(event_id, handler_id) for event_id, handler_id, _ in self._held}
 
     def draw(self, event_id: str, handler_id: str) -> Claim:
         """A claim to ask the tracker for: nobody else has its token.

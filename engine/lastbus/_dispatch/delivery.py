@@ -40,9 +40,11 @@ class Delivery:
         claim = self._claims.draw(event.event_id, registration.handler_id)
         try:
             if not await self._tracker.claim_event(*claim):
+                self._claims.watcher.refused(event, registration)
                 return
         except Exception:
             logger.exception("event %s was not handed to handler %s: its claim could not be taken", *claim[:2])
+            self._claims.watcher.untaken(event, registration)
             return
         succeeded = False
         try:
@@ -69,3 +71,4 @@ class Delivery:
                 )
         except Exception:
             logger.exception("event %s in handler %s: its end could not be stored; it may run again", *claim[:2])
+            self._claims.watcher.unended(claim, succeeded)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from typing import Any
 
 from lastbus._dispatch.capacity import Slots
 from lastbus._dispatch.dispatcher import Dispatcher
@@ -76,6 +77,26 @@ class ForeignIntake:
             self._dispatcher.dispatch(event, handlers, deduplicate, holds_slot=True)
         else:
             self._slots.give_back()
+
+    async def make_up(self, event: Event, handlers: Handlers) -> list[asyncio.Future[Any]]:
+        """Hand an event that was missed to exactly `handlers`, those that are still there; a future of each one's end.
+
+        It waits for a slot like any other event. `BusClosedError`, and nothing has started, once the bus is closing.
+
+        Keeps: REDIS-21.
+        """
+        self._refuse_closed("dispatch")
+        await self._slots.take()
+        try:
+            self._refuse_closed("dispatch")
+            present = tuple(each for each in handlers if self._registry.get(each.handler_id) is each)
+        except BusClosedError:
+            self._slots.give_back()
+            raise
+        if not present:
+            self._slots.give_back()
+            return []
+        return self._dispatcher.dispatch(event, present, deduplicate=True, holds_slot=True)
 
     def _handlers(self, event: Event, wildcard: bool) -> Handlers:
         return tuple(each for each in self._registry.matching(event) if each.is_wildcard is wildcard)

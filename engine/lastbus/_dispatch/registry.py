@@ -76,6 +76,10 @@ class HandlerRegistry:
         self._matching.clear()
         return registration
 
+    def get(self, handler_id: str) -> Registration | None:
+        """The handler of that id, if it is registered."""
+        return self._by_id.get(handler_id)
+
     def remove(self, handler_id: str) -> Registration | None:
         """Forget a handler; None if it was not there.
 

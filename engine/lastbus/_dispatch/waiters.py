@@ -50,18 +50,27 @@ class Waiters:
         waiting = self._by_type.get(event.event_type)
         if waiting is None:
             return
-        for future, condition in list(waiting.items()):
-            if future.done():
-                continue
-            try:
-                wanted = condition is None or condition(event)
-            except (KeyboardInterrupt, SystemExit):
-                raise
-            except BaseException as error:  # A condition is its caller's code: its failure is the caller's to see.
-                fail(future, _raisable(error))
-                continue
-            if wanted:
-                _hand_over(future, event)
+        for future in list(waiting):
+            self.offer(event, future)
+
+    def offer(self, event: Event, future: asyncio.Future[Event]) -> None:
+        """Hand `event` to one waiter of its type, if that still waits and wants it.
+
+        Keeps: CORE-27, CORE-53, MEM-01.
+        """
+        waiting = self._by_type.get(event.event_type, {})
+        if future.done() or future not in waiting:
+            return
+        condition = waiting[future]
+        try:
+            wanted = condition is None or condition(event)
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # A condition is its caller's code: its failure is the caller's to see.
+            fail(future, _raisable(error))
+            return
+        if wanted:
+            _hand_over(future, event)
 
     def refuse_all(self, error: Callable[[], BaseException]) -> None:
         """Fail every pending waiter.

@@ -18,7 +18,8 @@ from lastbus._backends.redis.listeners import Listener, Topic
 from lastbus._kit.servers import RedisServer
 from lastbus.testing import ManualClock, Recorder, everyone_blocked
 from tests._backends.redis import FakeRedisBackend
-from tests.contract.waiting import settled, until
+from tests.backends.redis.patience import soon, until
+from tests.contract.waiting import settled
 
 
 class NotingClock(ManualClock):
@@ -143,26 +144,6 @@ async def test_a_server_that_is_killed_in_mid_traffic_costs_no_registration_and_
         assert len({event.event_id for event in recorder.events}) == len(recorder.events)
 
 
-@pytest.mark.guarantee("REDIS-06")
-@pytest.mark.slow
-async def test_an_event_that_nobody_heard_is_still_in_the_storage(
-    own_server: RedisServer, here: RedisEventBus, there: RedisEventBus, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Slow: the listener stays away for a while. What it missed is not lost, only not announced to it."""
-    monkeypatch.setattr(listeners, "RECONNECT_FIRST_SECONDS", 0.5)
-    recorder = Recorder()
-    await there.register_handler("t", recorder)
-    await here._connection.command("CLIENT", "KILL", "TYPE", "pubsub")
-    await is_cut_off(there)
-
-    await here.publish("t", n=1)
-    await has_come_back(here, "t")
-    await here.publish("t", n=2)
-
-    assert [event.data["n"] for event in await recorder.has_heard()] == [2]
-    assert [event.data["n"] for event in await there.event_storage.list_events("t")] == [1, 2]
-
-
 @pytest.mark.guarantee("REDIS-07")
 @pytest.mark.slow
 async def test_a_server_that_stops_answering_is_left_and_found_again(
@@ -170,6 +151,7 @@ async def test_a_server_that_stops_answering_is_left_and_found_again(
 ) -> None:
     """Slow: silence has to last before it means anything."""
     monkeypatch.setattr(listeners, "IDLE_SECONDS", 0.1)
+    monkeypatch.setattr(listeners, "READ_SECONDS", 0.1 / 2)
     recorder = Recorder()
     await there.register_handler("t", recorder)
 
@@ -190,6 +172,7 @@ async def test_a_silent_but_living_connection_is_kept(
 ) -> None:
     """Slow: several silences have to pass."""
     monkeypatch.setattr(listeners, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(listeners, "READ_SECONDS", 0.05 / 2)
     recorder = Recorder()
     await there.register_handler("t", recorder)
     pubsub = there.pubsub._pubsub
@@ -243,7 +226,7 @@ async def backend() -> AsyncIterator[FakeRedisBackend]:
 @pytest.fixture
 async def alone(backend: FakeRedisBackend, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Alone]:
     # fakeredis shows that it has gone only to who asks.
-    monkeypatch.setattr(listeners, "IDLE_SECONDS", 0.05)
+    monkeypatch.setattr(listeners, "READ_SECONDS", 0.02)
     alone = Alone(backend)
     alone.listener.start()
     yield alone
@@ -258,6 +241,54 @@ async def rests(alone: Alone) -> None:
     await until(lambda: alone.listener._pause is not None)
 
 
+class Deaf:
+    """Lets a listener ask as often as it likes, and answers nothing."""
+
+    def __init__(self, alone: Alone) -> None:
+        assert alone.listener._pubsub is not None
+        self.asked = 0
+        alone.listener._pubsub.ping = self.ping  # type: ignore[method-assign]
+
+    async def ping(self) -> None:
+        self.asked += 1
+
+
+@pytest.mark.guarantee("REDIS-07")
+async def test_a_silent_server_is_asked_after_five_seconds_and_left_after_five_more(
+    alone: Alone, caplog: pytest.LogCaptureFixture
+) -> None:
+    await alone.listener.confirm(alone.wanted)
+    deaf = Deaf(alone)
+
+    alone.clock.advance(4.9)
+    assert not await soon(lambda: deaf.asked > 0)
+    alone.clock.advance(0.1)
+    assert await soon(lambda: deaf.asked > 0)
+    alone.clock.advance(4.9)
+    assert not await soon(lambda: alone.listener._pause is not None)
+    alone.clock.advance(0.1)
+
+    assert await soon(lambda: alone.listener._pause is not None)
+    assert deaf.asked == 1
+    assert "stopped answering" in caplog.text
+
+
+@pytest.mark.guarantee("REDIS-07")
+async def test_a_server_that_answers_is_never_left_however_quiet_it_is(
+    alone: Alone, caplog: pytest.LogCaptureFixture
+) -> None:
+    await alone.listener.confirm(alone.wanted)
+    pubsub = alone.listener._pubsub
+
+    for _ in range(4):
+        alive_at = alone.clock.time()
+        alone.clock.advance(10)
+        await until(lambda before=alive_at: alone.listener.alive_at != before)  # type: ignore[misc]
+
+    assert alone.listener._pubsub is pubsub
+    assert caplog.records == []
+
+
 @pytest.mark.guarantee("REDIS-07")
 async def test_attempts_to_reconnect_come_at_growing_bounded_intervals(
     backend: FakeRedisBackend, alone: Alone, caplog: pytest.LogCaptureFixture
@@ -268,7 +299,7 @@ async def test_attempts_to_reconnect_come_at_growing_bounded_intervals(
     backend.server.connected = False
     for _ in range(9):
         await rests(alone)
-        alone.clock.advance(listeners.RECONNECT_SECONDS_MAX)
+        alone.clock.advance(3600)
         await until(lambda: alone.listener._pause is None)
     await rests(alone)
 

@@ -48,6 +48,22 @@ async def test_a_handler_of_a_stable_id_succeeds_once_for_all_buses(backend: Sql
     assert len(recorder.events) == 1
 
 
+async def test_a_handler_that_comes_back_is_not_told_of_what_it_missed(backend: SqlBackend, recorder: Recorder) -> None:
+    async with backend.make_bus() as before:
+        await before.register_handler("tick", Recorder(), handler_id="stable")
+    missed = Event("tick")
+    async with backend.make_bus() as elsewhere:
+        await elsewhere.publish(missed)
+
+    async with backend.make_bus() as after:
+        await after.register_handler("tick", recorder, handler_id="stable")
+        await after.publish("tick")
+        await recorder.has_heard()
+        assert missed not in recorder.events
+        await after.publish(missed)
+        assert missed in await recorder.has_heard(2)
+
+
 async def test_what_a_handler_did_is_in_the_history(backend: SqlBackend) -> None:
     bus = backend.make_bus()
 

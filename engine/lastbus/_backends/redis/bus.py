@@ -5,21 +5,40 @@ from __future__ import annotations
 import asyncio
 import itertools
 from collections import Counter
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from typing import Any, Final
 
 from redis.asyncio import Redis
 
 from lastbus._backends.redis.announcements import Note, announce
+from lastbus._backends.redis.catchup import CatchUp
 from lastbus._backends.redis.connection import RedisConnection
 from lastbus._backends.redis.janitor import IndexJanitor, is_disabled
-from lastbus._backends.redis.keys import EVENT_PREFIX, SUBSCRIPTION_PREFIX, TRACKER_PREFIX, Channels
+from lastbus._backends.redis.keys import (
+    EVENT_PREFIX,
+    SUBSCRIPTION_PREFIX,
+    TRACKER_PREFIX,
+    Channels,
+    EventKeys,
+    TrackerKeys,
+)
+from lastbus._backends.redis.lifetime import lifetime_ms
 from lastbus._backends.redis.listeners import Listener, Topic
 from lastbus._backends.redis.storage import RedisEventStorage
 from lastbus._backends.redis.subscriptions import RedisEventSubscriptionStorage
 from lastbus._backends.redis.tracker import RedisProcessingTracker
 from lastbus._bus import BaseBus
+from lastbus._errors import EventStorageError
 from lastbus._model.event import Event
+from lastbus._model.numbers import check_seconds
 from lastbus._model.patterns import is_exact
+from lastbus._model.policy import RetryPolicy
+from lastbus._ports.bus import Handler
+from lastbus._settings import CATCH_UP, CATCH_UP_OFF
+
+PRESENCE_LIFE_MS: Final = 3_600_000
+"""How much longer than events the server knows the id of a handler."""
 
 
 class RedisEventBus(BaseBus):
@@ -33,7 +52,9 @@ class RedisEventBus(BaseBus):
     A started bus has a janitor for the indexes of its stores, unless `PLAITA_DISABLE_EVENT_INDEX_SWEEP=1`; of several
     buses on the same keys one is enough, and the others can be made with `sweep_indexes=False`.
 
-    What other processes announce while the listener is cut off is in the storage, but nobody here hears of it.
+    What other processes announce while the listener is cut off is made up for when it is back, and what they announce
+    while a process is away when it comes back to handlers with a `handler_id` of their own; up to `catch_up` seconds
+    ago (default: `PLAITA_EVENT_CATCH_UP_SECONDS`; 0 turns it off, as `PLAITA_DISABLE_EVENT_CATCH_UP=1` does).
     """
 
     event_storage: RedisEventStorage
@@ -49,6 +70,7 @@ class RedisEventBus(BaseBus):
         channel_prefix: str | None = None,
         *,
         ttl: float | None = None,
+        catch_up: float | None = None,
         sweep_indexes: bool = True,
         **options: Any,
     ) -> None:
@@ -67,6 +89,23 @@ class RedisEventBus(BaseBus):
         self._control_prefix: Final = f"{event_key_prefix}wake:"
         self._serial: Final = itertools.count()
         self._waited: Final[Counter[Topic]] = Counter()
+        self._private_loop: asyncio.AbstractEventLoop | None = None
+        self._catch_up: Final = CatchUp(
+            shared,
+            EventKeys(event_key_prefix),
+            TrackerKeys(processing_key_prefix),
+            registry=self._registry,
+            waiters=self._waiters,
+            claims=self._claims,
+            tracker=self.processing_tracker,
+            make_up=self._foreign.make_up,
+            topic=self._topic,
+            topic_of_type=self._topic_of_type,
+            clock=self._clock,
+            look_back=_look_back(catch_up),
+            life_ms=lifetime_ms(ttl) + PRESENCE_LIFE_MS,
+        )
+        self._claims.watcher = self._catch_up
         self._sweeps_indexes: Final = sweep_indexes
         self._janitor: IndexJanitor | None = None
 
@@ -80,6 +119,7 @@ class RedisEventBus(BaseBus):
         self.redis = self._connection
         if topics := self._wanted():
             await self._listen(topics)
+            await self._catch_up.welcome()
         self._refuse_closed("start")
         self._sweep_indexes()
 
@@ -90,7 +130,13 @@ class RedisEventBus(BaseBus):
         """
         note = Note(self.instance_id, f"{self.instance_id}-{next(self._serial)}", deduplicate)
         announcement = announce(self._channels.channel(event.event_type), note)
-        await self.event_storage.store_encoded(event, text, announcement)
+        if not deduplicate:
+            self._catch_up.run_loosely(event, wildcard=None)
+        try:
+            await self.event_storage.store_encoded(event, text, announcement)
+        except EventStorageError as error:
+            self._catch_up.failed_to_store(event, error)
+            raise
 
     async def _cover(self, pattern: str | None) -> None:
         """Return when handlers of `pattern` are heard.
@@ -98,6 +144,40 @@ class RedisEventBus(BaseBus):
         Keeps: REDIS-05.
         """
         await self._listen({self._topic(pattern)})
+        await self._catch_up.welcome()
+
+    def add_handler(
+        self,
+        event_type: str | None,
+        handler: Handler | None,
+        filter_condition: Mapping[str, Any] | None = None,
+        retry_policy: RetryPolicy | None = None,
+        handler_id: str | None = None,
+    ) -> str:
+        """As on every bus; what a handler with an id of its own has missed is made up for once it is heard.
+
+        Keeps: REDIS-18.
+        """
+        added = super().add_handler(event_type, handler, filter_condition, retry_policy, handler_id)
+        if handler_id is not None:
+            self._catch_up.expect(added)
+        return added
+
+    async def unregister_handler(self, handler_id: str) -> bool:
+        """As on every bus; what the handler has missed so far is not made up for any more."""
+        self._catch_up.forget(handler_id)
+        return await super().unregister_handler(handler_id)
+
+    async def _receive(self, event: Event, deduplicate: bool, wildcard: bool) -> None:
+        """Without deduplication it is not handed on a second time if it was made up for before it was heard.
+
+        Keeps: REDIS-19.
+        """
+        if not deduplicate:
+            deduplicate = self._catch_up.has_made_up_for(event, wildcard)
+            if not deduplicate:
+                self._catch_up.run_loosely(event, wildcard)
+        await super()._receive(event, deduplicate, wildcard)
 
     def _uncover(self, pattern: str | None) -> None:
         if self.pubsub is not None:
@@ -110,6 +190,7 @@ class RedisEventBus(BaseBus):
         """
         topic = self._topic_of_type(event_type)
         self._waited[topic] += 1
+        self._catch_up.gaps.wait(future, event_type, self._clock.time())
         future.add_done_callback(lambda _: self._uncover_waiter(topic))
         try:
             await self._listen({topic}, future)
@@ -133,6 +214,13 @@ class RedisEventBus(BaseBus):
         await listener.confirm(topics, unless)
 
     def _start_listener(self) -> Listener:
+        """A listener for the running loop. One on a loop that is gone has left a gap.
+
+        Keeps: REDIS-17.
+        """
+        before = self.pubsub
+        if before is not None:
+            before.go_deaf()
         listener = Listener(
             self._connection,
             self._channels,
@@ -141,9 +229,23 @@ class RedisEventBus(BaseBus):
             wanted=self._wanted,
             receive=self._receive,
             clock=self._clock,
+            watcher=self._catch_up,
+            absent_since=None if before is None else before.absent_since,
         )
         listener.start()
+        if listener.loop is not self._private_loop:
+            self._catch_up.start(listener)
         return listener
+
+    @asynccontextmanager
+    async def _private_connections(self) -> AsyncIterator[None]:
+        """A private loop ends with its publish: nothing is made up for there."""
+        self._private_loop = asyncio.get_running_loop()
+        try:
+            async with super()._private_connections():
+                yield
+        finally:
+            self._private_loop = None
 
     def _sweep_indexes(self) -> None:
         """Have one janitor, on the running loop.
@@ -171,7 +273,7 @@ class RedisEventBus(BaseBus):
     def _running_listeners(self) -> list[asyncio.Task[Any]]:
         """Keeps: IDX-11."""
         listening = () if self.pubsub is None else self.pubsub.tasks
-        return [*super()._running_listeners(), *listening, *self._janitors_here()]
+        return [*super()._running_listeners(), *listening, *self._catch_up.tasks, *self._janitors_here()]
 
     def _wanted(self) -> set[Topic]:
         """What handlers and waiters need to hear, now."""
@@ -188,3 +290,9 @@ class RedisEventBus(BaseBus):
 
     def _topic_of_type(self, event_type: str) -> Topic:
         return Topic(self._channels.channel(event_type), is_pattern=False)
+
+
+def _look_back(seconds: float | None) -> float:
+    if CATCH_UP_OFF.is_on():
+        return 0.0
+    return CATCH_UP.read() if seconds is None else check_seconds("catch_up", seconds)

@@ -126,6 +126,17 @@ class RedisConnection:
         """
         return await self.guard(self._pipe(batch))
 
+    async def outcomes(self, batch: Iterable[tuple[str | bytes | float, ...]]) -> list[Any]:
+        """Like `commands`, but a command that the server refuses is an `EventStorageError` in its place.
+
+        Keeps: FAULT-08.
+        """
+        pipeline = (await self.client()).pipeline(transaction=False)
+        for words in batch:
+            pipeline.execute_command(*words, **{NEVER_DECODE: True})
+        replies = await self.guard(pipeline.execute(raise_on_error=False))
+        return [self.failure(each) if isinstance(each, RedisError) else each for each in replies]
+
     async def run(self, script: Script, keys: Iterable[str | bytes], *arguments: str | bytes | float) -> Any:
         """The reply to a script, in one round trip from its second use on.
 

@@ -109,6 +109,10 @@ class TrackerKeys:
         """The key of the list of one event's attempts."""
         return self.all_attempts + event_id
 
+    def handler(self, handler_id: str) -> str:
+        """The key of the time when a handler's own id was first known."""
+        return f"{self.prefix}handlers:{handler_id}"
+
 
 @dataclass(frozen=True)
 class Channels:

@@ -19,6 +19,7 @@ from uuid import uuid4
 from redis.asyncio.client import PubSub
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from lastbus._backends.redis.alarm import Alarm
 from lastbus._backends.redis.announcements import Remembered, read_event, read_note
 from lastbus._backends.redis.cancellation import heed
 from lastbus._backends.redis.connection import DRIVER_ERRORS, Held, RedisConnection
@@ -32,7 +33,9 @@ logger = logging.getLogger("lastbus.redis")
 
 CONFIRM_SECONDS: Final = 5.0
 IDLE_SECONDS: Final = 5.0
-"""After so long without a message the server is asked whether it is still there; twice so long is too long."""
+"""After so long without a message the server is asked whether it is still there, and has so long to answer."""
+READ_SECONDS: Final = 1.0
+"""How long one look for a message may last before the listener thinks of other things."""
 RECONNECT_FIRST_SECONDS: Final = 0.1
 RECONNECT_SECONDS_MAX: Final = 5.0
 
@@ -51,10 +54,24 @@ class Receive(Protocol):
         """Return when the next event may come."""
 
 
+class Watcher:
+    """Is told of the listener's absences; this one has nothing to make up for."""
+
+    def lost(self) -> None:
+        """The connection is gone: nothing is heard from now on, and perhaps for a while already."""
+
+    def returned(self, since: float) -> None:
+        """The server is there again; what was announced after `since`, by the bus's clock, may not have been heard."""
+
+    def confirmed(self) -> None:
+        """One more topic is heard."""
+
+
 class Listener:
     """Hears every topic of `wanted()` on the running loop, and hands what it hears to `receive`.
 
-    What the bus `origin` has announced itself is passed over: it was delivered there already.
+    What the bus `origin` has announced itself is passed over: it was delivered there already. `watcher` is told of
+    absences; one that has begun before this listener was made has lasted since `absent_since`.
     """
 
     def __init__(
@@ -67,9 +84,15 @@ class Listener:
         wanted: Callable[[], Iterable[Topic]],
         receive: Receive,
         clock: Clock,
+        watcher: Watcher | None = None,
+        absent_since: float | None = None,
     ) -> None:
         self.loop: Final = asyncio.get_running_loop()
         self.tasks: Final[dict[asyncio.Task[Any], None]] = {}
+        self.alive_at: float | None = None
+        """When the server last gave a sign of life, by the bus's clock; None before the first."""
+        self.absent_since = absent_since
+        """The earliest that the bus's clock has shown since the listener was cut off; None while it is not."""
         self._connection: Final = connection
         self._channels: Final = channels
         self._control: Final = f"{control_prefix}{uuid4().hex}"
@@ -77,6 +100,8 @@ class Listener:
         self._wanted: Final = wanted
         self._receive: Final = receive
         self._clock: Final = clock
+        self._watcher: Final = Watcher() if watcher is None else watcher
+        self._is_alive = False
         self._remembered: Final = Remembered()
         self._waiting: Final[dict[asyncio.Future[None], frozenset[Topic]]] = {}
         self._held: Held | None = None
@@ -137,6 +162,20 @@ class Listener:
             if unless is not None:
                 unless.remove_done_callback(resolve)
 
+    def hears(self, topics: Iterable[Topic]) -> bool:
+        """Whether the server has confirmed each of `topics` on the present connection."""
+        return self._confirmed.issuperset(topics)
+
+    def go_deaf(self) -> None:
+        """Nothing is heard from now on, and perhaps for a while already; harmless when called again.
+
+        Keeps: REDIS-17.
+        """
+        if self._is_alive:
+            self._is_alive = False
+            self.absent_since = self.alive_at
+            self._watcher.lost()
+
     async def aclose(self) -> None:
         """Close the connection, and with it every subscription; harmless when called again.
 
@@ -164,6 +203,7 @@ class Listener:
                 await self._hang_up()
                 await self._rest()
         finally:
+            self.go_deaf()
             for confirmation in self._waiting:
                 _fail(confirmation, BusClosedError("register_handler"))
 
@@ -184,23 +224,38 @@ class Listener:
             logger.exception("the listener failed and will start again")
 
     async def _hear(self) -> None:
+        """Read until the connection breaks or the server has been silent for too long.
+
+        Keeps: REDIS-07.
+        """
         self._held = await self._connection.listening_client()
         self._pubsub = pubsub = self._held.client.pubsub()
         await heed(pubsub.subscribe(self._control))
         self._is_stale = True
         is_asked_for_life = False
-        while True:
-            if self._is_stale:
-                await self._ask(pubsub)
-            message = await pubsub.get_message(timeout=IDLE_SECONDS)
-            if message is not None:
-                is_asked_for_life = False
-                await self._heard(message)
-            elif is_asked_for_life:
-                raise RedisConnectionError("the server has stopped answering")
-            else:
-                self._is_stale = is_asked_for_life = True
-                await heed(pubsub.ping())
+        silence = Alarm(self._clock)
+        silence.set(IDLE_SECONDS)
+        try:
+            while True:
+                if self._is_stale:
+                    await self._ask(pubsub)
+                message = await pubsub.get_message(timeout=READ_SECONDS)
+                if message is not None:
+                    self.alive_at = self._clock.time()
+                    await self._heard(message)
+                    is_asked_for_life = False
+                elif not silence.is_ringing:
+                    continue
+                elif is_asked_for_life:
+                    raise RedisConnectionError("the server has stopped answering")
+                else:
+                    self._is_stale = is_asked_for_life = True
+                    await heed(pubsub.ping())
+                if silence.is_ringing:
+                    silence.off()
+                    silence.set(IDLE_SECONDS)
+        finally:
+            silence.off()
 
     async def _ask(self, pubsub: PubSub) -> None:
         """Subscribe to what is wanted and not asked for yet, and the other way round.
@@ -252,11 +307,20 @@ class Listener:
             self._answered(Topic(channel, kind.startswith("p")), kind in ("subscribe", "psubscribe"))
 
     def _recovered(self, kind: str) -> None:
-        """The control channel is heard: the connection works. Everything else on it only wakes the task."""
-        if kind == "subscribe":
-            if self._failures:
-                logger.info("the listener is connected again")
-            self._failures = 0
+        """The control channel is heard: the connection works. Everything else on it only wakes the task.
+
+        Keeps: REDIS-17.
+        """
+        if kind != "subscribe":
+            return
+        if self._failures:
+            logger.info("the listener is connected again")
+        self._failures = 0
+        self._is_alive = True
+        if self.absent_since is not None:
+            self._note_time()
+            since, self.absent_since = self.absent_since, None
+            self._watcher.returned(since)
 
     def _answered(self, topic: Topic, is_subscribed: bool) -> None:
         """An answer counts when none is left to come: a topic can be dropped and wanted again in between.
@@ -271,6 +335,7 @@ class Listener:
             return
         self._confirmed.add(topic)
         self._confirm_waiting()
+        self._watcher.confirmed()
 
     async def _pass_on(self, channel: str, data: str | bytes, wildcard: bool) -> None:
         """Hand on a foreign event that was not heard before; what cannot be one is named and passed over.
@@ -295,10 +360,11 @@ class Listener:
     async def _hang_up(self) -> None:
         """Forget what was asked for on a connection that is gone, so that all of it is asked for on the next one.
 
-        Keeps: REDIS-06.
+        Keeps: REDIS-06, REDIS-17.
         """
         self._asked, self._confirmed = set(), set()
         self._unanswered.clear()
+        self.go_deaf()
         try:
             await self.aclose()
         except EventStorageError as error:
@@ -309,6 +375,7 @@ class Listener:
 
         Keeps: REDIS-07.
         """
+        self._note_time()
         delay = min(RECONNECT_FIRST_SECONDS * 2 ** min(self._failures, 32), RECONNECT_SECONDS_MAX)
         self._failures += 1
         self._pause = self.loop.create_future()
@@ -318,6 +385,14 @@ class Listener:
         finally:
             timer.cancel()
             self._pause = None
+
+    def _note_time(self) -> None:
+        """A clock that is moved back during an absence makes it longer: events are stamped with the time it shows.
+
+        Keeps: FAULT-07.
+        """
+        if self.absent_since is not None:
+            self.absent_since = min(self.absent_since, self._clock.time())
 
     def _end_rest(self) -> None:
         if self._pause is not None and not self._pause.done():
