@@ -161,3 +161,9 @@ def test_keys_that_a_later_version_adds_are_ignored() -> None:
     newer = {**json.loads(event.model_dump_json()), "priority": 9}
 
     assert Event.model_validate_json(json.dumps(newer)) == event
+
+
+def test_an_event_shows_its_type_and_its_id_and_no_data() -> None:
+    event = Event("order.paid", {"card": "4111"}, event_id="e-1")
+
+    assert repr(event) == "Event('order.paid', event_id='e-1')"

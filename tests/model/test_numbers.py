@@ -66,3 +66,21 @@ def test_a_refusal_stays_short(check: Callable[[str, Any], Any]) -> None:
     with pytest.raises(ValueError) as caught:
         check("grace", "x" * 10_000)
     assert len(str(caught.value)) < 200
+
+
+@pytest.mark.guarantee("CORE-36")
+@pytest.mark.parametrize(
+    ("bad", "shown"),
+    [
+        (-1, "got -1"),
+        ("one", "got 'one'"),
+        ("x" * 500, f"got '{'x' * 79}"),
+        (-(10**5000), "an integer too large to print"),
+    ],
+    ids=["number", "text", "long", "huge"],
+)
+def test_what_was_handed_in_is_shown_shortly(bad: Any, shown: str) -> None:
+    with pytest.raises(ValueError, match="grace") as caught:
+        check_seconds("grace", bad)
+
+    assert str(caught.value).endswith(shown)

@@ -44,3 +44,12 @@ def test_a_pattern_called_exact_matches_nothing_but_itself(pattern: str) -> None
     if is_exact(pattern):
         assert EventBus.matches_event_type(pattern, pattern)
         assert not any(EventBus.matches_event_type(pattern, other) for other in types if other != pattern)
+
+
+@pytest.mark.guarantee("CORE-08")
+@pytest.mark.parametrize(
+    ("pattern", "exact"),
+    [("order.paid", True), ("", True), ("]", True), ("order.*", False), ("?", False), ("[a]", False)],
+)
+def test_a_pattern_without_wildcards_is_exact(pattern: str, exact: bool) -> None:
+    assert is_exact(pattern) is exact

@@ -165,3 +165,14 @@ def test_a_filter_is_kept_as_json_keeps_it_before_it_is_stored() -> None:
 
     assert subscription.filter_condition == {"a": [1, {"2": 3}]}
     assert EventSubscription.model_validate_json(subscription.model_dump_json()) == subscription
+
+
+def test_a_copy_notes_which_events_were_handled() -> None:
+    subscription = EventSubscription(event_type="t")
+
+    subscription.mark_event_processed("e-1")
+    subscription.mark_event_processed("e-1")
+
+    assert subscription.is_event_processed("e-1")
+    assert not subscription.is_event_processed("e-2")
+    assert subscription.processed_events == {"e-1"}
