@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -40,6 +41,7 @@ def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ["frozen", "check"],
         ["frozen", "update"],
         ["frozen", "history"],
+        ["merge"],
         ["mutations", "check"],
     ],
     ids=" ".join,
@@ -143,6 +145,42 @@ def test_a_catalogue_with_faults_exits_4_and_says_what_to_write_instead(lastbus,
     assert lastbus("mutations", "check") == (0, "2 mutations checked: nothing is wrong\n", "")
 
 
+@pytest.mark.guarantee("MUT-47", "MUT-48")
+def test_shards_are_replayed_apart_and_added_up(lastbus, sample):
+    sample.mutate("add-wrong")
+    sample.mutate("add-same", new="return two + one")
+    for shard in ("1", "2"):
+        lastbus("replay", "--shard", f"{shard}/2", "--json", f"{shard}.json")
+
+    code, out, _ = lastbus("merge", "1.json", "2.json", "--json", "all.json")
+
+    assert code == 1
+    assert "1 killed, 1 survived" in out
+    body = json.loads((sample.root / "all.json").read_text())
+    assert [result["id"] for result in body["results"]] == ["add-same", "add-wrong"]
+    assert lastbus("merge", "2.json")[2] == "lastbus: incomplete: shard 1/2 is missing\n"
+
+    sample.mutate("add-same", new="return 0")
+    lastbus("replay", "--shard", "1/2", "--json", "1.json")
+    assert lastbus("merge", "1.json", "2.json")[2].startswith("lastbus: 2.json is of another catalogue of mutations")
+
+
+@pytest.mark.guarantee("MUT-46")
+def test_a_replay_of_what_changed_says_when_nothing_did(lastbus, sample):
+    sample.mutate("add-wrong")
+    who = ["-c", "user.name=a", "-c", "user.email=b"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "one"]):
+        subprocess.run(["git", *command], cwd=sample.root, check=True)
+
+    code, out, _ = lastbus("replay", "--changed-since", "HEAD")
+    assert code == 0
+    assert out.startswith("nothing to replay: no mutation, anchored function or killer changed since HEAD\n")
+
+    sample.mutate("add-same", new="return two + one")
+    assert lastbus("replay", "--changed-since", "HEAD")[1].startswith("survived         add-same")
+    assert lastbus("replay", "--changed-since", "nowhere")[0] == 2
+
+
 @pytest.mark.guarantee("MUT-19", "MUT-20")
 @pytest.mark.parametrize("choice", [["none-*"], ["--group", "NONE"]], ids=" ".join)
 def test_nothing_selected_exits_2(lastbus, sample, choice):
@@ -233,7 +271,8 @@ def test_a_changed_frozen_body_fails_the_check_until_it_is_decided(lastbus, samp
         '[{"file": "src/shop.py", "name": "add", "bytes": 1, "lines": 1, "sha256": "", "why": "money"}]',
     )
     assert lastbus("frozen", "check")[0] == 1
-    assert lastbus("frozen", "update")[0] == 0
+    assert lastbus("frozen", "update")[0] == 2
+    assert lastbus("frozen", "update", "add", "--why", "money")[0] == 0
 
     code, out, _ = lastbus("frozen", "check", "--rev", "nowhere")
 

@@ -96,7 +96,7 @@ def test_a_function_that_is_gone_is_refused():
 def icy(tmp_path: Path) -> Sample:
     """A shop in which `add` is frozen."""
     sample = shop(tmp_path)
-    frozen.update(sample.project, [frozen.Entry("src/shop.py", "add", Numbers(0, 0, ""), "money")])
+    frozen.decide(sample.project, [], "src/shop.py::add", "money")
     return sample
 
 

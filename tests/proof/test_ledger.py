@@ -10,6 +10,7 @@ import pytest
 from lastbus.proof import ledger, record
 from lastbus.proof.baseline import Baseline
 from lastbus.proof.errors import UsageError
+from lastbus.proof.keepers import changed_lines, kept_around
 from lastbus.proof.mutation import Edit
 from lastbus.proof.replay import Outcome, Result
 from lastbus.proof.verdict import Judgement, Verdict
@@ -240,7 +241,7 @@ class A:
 def test_enclosing_definitions_and_direct_callers_keep_for_a_change(old):
     edit = Edit("a.py", old, old + "#")
 
-    assert ledger.kept_around([edit], {"a.py": LAYERS}) == {"MOD-01", "CLS-01", "OUT-01"}
+    assert kept_around([edit], {"a.py": LAYERS}) == {"MOD-01", "CLS-01", "OUT-01"}
 
 
 @pytest.mark.guarantee("MUT-21")
@@ -249,18 +250,16 @@ def test_functions_that_use_a_constant_keep_for_it():
         'LIMIT: int = 3\n\ndef f():\n    """Keeps: SUM-01."""\n    return LIMIT\n\ndef g():\n    """Keeps: SUM-02."""\n'
     )
 
-    assert ledger.kept_around([Edit("a.py", "= 3", "= 4")], {"a.py": text}) == {"SUM-01"}
+    assert kept_around([Edit("a.py", "= 3", "= 4")], {"a.py": text}) == {"SUM-01"}
 
 
 @pytest.mark.guarantee("MUT-21")
 def test_lines_that_only_anchor_are_not_changed():
     old = '        return x\n\n    def other(self):\n        """Other. Keeps: OTH-01."""\n'
 
-    assert "OTH-01" not in ledger.kept_around(
-        [Edit("a.py", old, old.replace("return x", "return 2"))], {"a.py": LAYERS}
-    )
-    assert ledger.changed_lines(Edit("a.py", "b\nc\nd\n", "b\nX\nd\n"), "a\nb\nc\nd\n") == (3, 3)
-    assert ledger.changed_lines(Edit("a.py", "b\nc\nd\n", "b\nd\n"), "a\nb\nc\nd\n") == (3, 3)
+    assert "OTH-01" not in kept_around([Edit("a.py", old, old.replace("return x", "return 2"))], {"a.py": LAYERS})
+    assert changed_lines(Edit("a.py", "b\nc\nd\n", "b\nX\nd\n"), "a\nb\nc\nd\n") == (3, 3)
+    assert changed_lines(Edit("a.py", "b\nc\nd\n", "b\nd\n"), "a\nb\nc\nd\n") == (3, 3)
 
 
 def test_the_ledger_of_the_shop_has_two_rows(tmp_path: Path):

@@ -46,17 +46,15 @@ def check(
 
 
 @app.command(
-    help="Write the numbers of today: only after a decision to change a frozen body. With an ID for this one alone, "
-    "or to freeze one more; the reason is kept with it. Without one for all.\n\n"
-    "Example: lastbus frozen update src/shop.py::Shop.add --why 'invoices quote it'"
+    help="Write the numbers of today for one body, after a decision to change it, or to freeze one more. The reason is "
+    "kept with it, and no other body is touched.\n\n"
+    "Example: lastbus frozen update src/shop.py::Shop.add --why 'invoices quote it'\n\nExit codes: 0 · 2 usage."
 )
 def update(
-    name: Annotated[
-        str | None, typer.Argument(metavar="[ID]", help="FILE::FUNCTION, or the function of an entry.")
-    ] = None,
-    why: Annotated[str, typer.Option(help="Why this body must not change; needed with an ID.")] = "",
+    name: Annotated[str, typer.Argument(metavar="ID", help="FILE::FUNCTION, or the function of an entry.")],
+    why: Annotated[str, typer.Option(help="Why this body must not change; needed.")] = "",
 ) -> None:
-    """Write the frozen bodies' numbers anew.
+    """Write one frozen body's numbers anew.
 
     Keeps: FRZ-07.
     """
@@ -64,9 +62,8 @@ def update(
     from lastbus.proof.config import Project
 
     project = Project.load()
-    entries = frozen.load(project)
-    for entry in frozen.update(project, entries) if name is None else [frozen.decide(project, entries, name, why)]:
-        out().print(f"{entry.file}: {entry.name}: {entry.numbers}")
+    entry = frozen.decide(project, frozen.load(project), name, why)
+    out().print(f"{entry.file}: {entry.name}: {entry.numbers}")
 
 
 @app.command(

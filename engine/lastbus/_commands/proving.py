@@ -6,7 +6,7 @@ import json
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -14,7 +14,7 @@ from lastbus._commands.console import err, out, progress
 from lastbus._commands.frozen import frozen_checked
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from lastbus.proof.config import Project
     from lastbus.proof.history import Replayed, Use
@@ -35,6 +35,17 @@ ReportFolder = Annotated[
     Path | None, typer.Option("--report", help="Fill this folder: index.html, files for programs, and the evidence.")
 ]
 Isolated = Annotated[bool, typer.Option("--isolated", help="A new process per run instead of a fork: slower.")]
+Since = Annotated[
+    str | None,
+    typer.Option(
+        "--changed-since",
+        metavar="REV",
+        help="Only mutations whose file, anchored function or killers changed since REV, or are not committed yet.",
+    ),
+]
+ShardOf = Annotated[
+    str | None, typer.Option("--shard", metavar="K/N", help="Only the K-th of N parts; `lastbus merge` adds them up.")
+]
 Fresh = Annotated[
     bool | None,
     typer.Option(
@@ -62,6 +73,8 @@ def replay(
         list[str] | None, typer.Argument(help="Mutation or guarantee ids; globs allowed. None: all.")
     ] = None,
     group: Groups = None,
+    changed_since: Since = None,
+    shard: ShardOf = None,
     python: Python = sys.executable,
     jobs: Jobs = CPUS,
     json_file: JsonFile = None,
@@ -71,25 +84,71 @@ def replay(
     audit: Audit = 0,
     audit_seed: Seed = None,
 ) -> None:
-    """Replay the chosen mutations, or all; the exit code is the verdict."""
-    from lastbus.proof import ledger
+    """Replay the chosen mutations, or all; the exit code is the verdict.
+
+    Keeps: MUT-46, MUT-47.
+    """
+    from lastbus.proof import changes, ledger
     from lastbus.proof.config import Project
     from lastbus.proof.history import Use
+    from lastbus.proof.merge import run_facts
     from lastbus.proof.mutation import load_all, select
-    from lastbus.proof.report import refuse_foreign, to_json
+    from lastbus.proof.report import refuse_foreign
+    from lastbus.proof.shard import Shard
 
     if report is not None:
         refuse_foreign(report)
     use = Use.chosen(fresh, audit, audit_seed, report is not None, os.environ)
+    part = Shard.parse(shard) if shard else None
     project = Project.load()
-    mutations = select(load_all(project), ids or (), group or ())
+    catalogue = load_all(project)
+    selected = select(catalogue, ids or (), group or ())
+    if changed_since is not None:
+        selected = changes.since(project, changed_since, selected)
+        if not selected:
+            out().print(f"nothing to replay: no mutation, anchored function or killer changed since {changed_since}")
+    facts = run_facts(project, selected, catalogue, part) if json_file else {}
+    mutations = part.of(selected) if part and selected else selected
     done = _replayed(project, mutations, python, jobs, isolated, use)
-    outcome = done.outcome
     if json_file is not None:
-        json_file.write_text(json.dumps(to_json(outcome), indent=1) + "\n", encoding="utf-8")
+        write_json(json_file, done, facts)
     if report is not None or _on_github():
-        _reported(project, outcome, ledger.read(project), report)
+        _reported(project, done.outcome, ledger.read(project), report)
     raise typer.Exit(done.exit_code)
+
+
+@app.command(
+    help="Add up the reports of all shards of one replay. One that is missing, there twice, or of another catalogue, "
+    "revision, selection or interpreter is refused.\n\n"
+    "Example: lastbus merge shard-1.json shard-2.json shard-3.json" + EXITS
+)
+def merge(
+    reports: Annotated[list[Path], typer.Argument(metavar="REPORT...", help="What `replay --shard --json` wrote.")],
+    json_file: JsonFile = None,
+) -> None:
+    """The exit code is that of the replay which the shards are parts of.
+
+    Keeps: MUT-48.
+    """
+    from lastbus.proof.merge import merge as merged
+    from lastbus.proof.report import result_line
+
+    done = merged(reports)
+    for result in done.outcome.results:
+        if not result.as_expected:
+            out().print(result_line(result))
+    _told(done)
+    if json_file is not None:
+        write_json(json_file, done, {"shard": None, "merged": [str(report) for report in reports]})
+    raise typer.Exit(done.exit_code)
+
+
+def write_json(file: Path, done: Replayed, facts: Mapping[str, Any]) -> None:
+    """Write the outcome, and under ``run`` what it is an outcome of."""
+    from lastbus.proof.report import to_json
+
+    run = {**facts, "reused": done.reused, "disagreements": done.disagreements}
+    file.write_text(json.dumps({**to_json(done.outcome), "run": run}, indent=1) + "\n", encoding="utf-8")
 
 
 @app.command(
@@ -153,21 +212,27 @@ def _replayed(
     """Replay with progress on the terminal what the history does not know, and print the summary."""
     from lastbus.proof import history
     from lastbus.proof.replay import replay as run
-    from lastbus.proof.report import red_lines, summary_line
 
     def told(left: Sequence[Mutation]) -> Outcome:
         with progress(len(left)) as tell:
             return run(project, left, python, jobs, isolated, tell)
 
     done = history.replay(project, mutations, python, use, told)
-    for line in red_lines(done.outcome) if done.outcome.baseline.red else ():
-        err().print(line)
     for line in history_lines(done, use):
         out().print(line)
+    _told(done)
+    return done
+
+
+def _told(done: Replayed) -> None:
+    """What went wrong as a whole, and the summary."""
+    from lastbus.proof.report import red_lines, summary_line
+
+    for line in red_lines(done.outcome) if done.outcome.baseline.red else ():
+        err().print(line)
     for line in done.disagreements:
         err().print(f"lastbus: {line}")
     out().print(summary_line(done.outcome))
-    return done
 
 
 def history_lines(done: Replayed, use: Use) -> Iterator[str]:

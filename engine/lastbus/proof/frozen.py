@@ -12,7 +12,6 @@ from __future__ import annotations
 import ast
 import hashlib
 import json
-import subprocess
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
@@ -21,6 +20,7 @@ from lastbus.proof.citations import definitions
 from lastbus.proof.config import Project
 from lastbus.proof.errors import UsageError
 from lastbus.proof.mutation import Edit, Mutation
+from lastbus.proof.revisions import last_commits, text_at
 
 FILE: Final = "frozen.json"
 WORK_TREE: Final = "work tree"
@@ -114,7 +114,7 @@ def check(project: Project, entries: Sequence[Entry]) -> list[str]:
         if now != entry.numbers:
             changed.append(
                 f"{entry.file}: {entry.name} is frozen ({entry.why}) but changed: it was {entry.numbers}, it is {now};"
-                " undo the change, or decide it and run `lastbus frozen update`"
+                " undo the change, or decide it and run `lastbus frozen update {entry.name} --why …`"
             )
     return changed
 
@@ -159,13 +159,6 @@ def decide(project: Project, entries: Sequence[Entry], name: str, why: str) -> E
     return now
 
 
-def update(project: Project, entries: Sequence[Entry]) -> list[Entry]:
-    """Write the numbers of today into the project's file and return the entries that hold them."""
-    now = [replace(one, numbers=numbers(_body_of(project, one))) for one in entries]
-    _write(project, now)
-    return now
-
-
 def _write(project: Project, entries: Sequence[Entry]) -> None:
     rows = [{"file": one.file, "name": one.name, **vars(one.numbers), "why": one.why} for one in entries]
     text = json.dumps(rows, indent=2, ensure_ascii=False)
@@ -181,13 +174,8 @@ def history(project: Project, entry: Entry, revisions: Sequence[str]) -> dict[st
     """
     found: dict[str, Numbers | None] = {}
     for revision in revisions:
-        show = subprocess.run(
-            ["git", "show", f"{revision}:./{entry.file}"],
-            cwd=project.root,
-            capture_output=True,
-            check=False,
-        )
-        found[revision] = _numbers_or_none(show.stdout.decode("utf-8"), entry.name) if not show.returncode else None
+        text = text_at(project, revision, entry.file)
+        found[revision] = None if text is None else _numbers_or_none(text, entry.name)
     found[WORK_TREE] = _numbers_or_none(_text(project, entry.file), entry.name)
     return found
 
@@ -197,14 +185,7 @@ def commits(project: Project, entry: Entry) -> list[str]:
 
     Keeps: FRZ-03.
     """
-    log = subprocess.run(
-        ["git", "log", f"--max-count={COMMITS_MAX}", "--format=%h", "--", entry.file],
-        cwd=project.root,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    return log.stdout.split()
+    return last_commits(project, entry.file, COMMITS_MAX)
 
 
 def _numbers_or_none(text: str, name: str) -> Numbers | None:
