@@ -628,6 +628,7 @@ async def test_an_end_that_could_not_be_stored_is_stored_when_the_server_is_back
     await shut(link, beyond)
     gate.open()
     await until(lambda: bool(beyond._catch_up._unended))
+    clock.advance(70)
 
     await open_again(link, beyond, clock)
 
