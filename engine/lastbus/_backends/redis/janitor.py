@@ -27,7 +27,8 @@ from lastbus._tasks import spawn
 logger = logging.getLogger("lastbus.redis")
 
 PORTION: Final = 50
-"""How many entries one call examines, so that no call keeps the server from others for long."""
+"""How many entries one call is to examine, twice as many at most, so that none keeps the server from others for long.
+"""
 LOOKS_MAX: Final = 500
 """How many times in one tick a store's part of the janitor looks for indexes among the keys of the server."""
 
@@ -68,7 +69,7 @@ class Round:
             if self._indexes:
                 index = self._indexes[0]
                 try:
-                    seen, dropped = await self._examine(index, min(left, PORTION))
+                    seen, dropped = await self._examine(index, left)
                 except EventStorageError as error:
                     errors += 1
                     self._leave()
@@ -98,18 +99,18 @@ class Round:
         if self._search_cursor == 0:
             self._searches.popleft()
 
-    async def _examine(self, index: Index, count: int) -> tuple[int, int]:
-        """Examine at most `count` of the entries of `index` that are not examined yet; leave it when there are none.
+    async def _examine(self, index: Index, most: int) -> tuple[int, int]:
+        """Examine at most `most` of the entries of `index` that are not examined yet; leave it when there are none.
 
         Keeps: IDX-12, IDX-14, IDX-15.
         """
         if not self._ids:
-            words = (self._holes.scan, index.key, self._cursor, "COUNT", count)
+            words = (self._holes.scan, index.key, self._cursor, "COUNT", min(most, PORTION))
             cursor, found = await self._connection.command(*words)
             self._cursor = int(cursor)
             self._ids.extend(self._holes.ids(found))
-        # A server may find more than it was asked for; the rest is for later.
-        ids = [self._ids.popleft() for _ in range(min(count, len(self._ids)))]
+        # A server may find more than it was asked for: a few are taken along, of many the rest is for later.
+        ids = [self._ids.popleft() for _ in range(min(most, 2 * PORTION, len(self._ids)))]
         dropped = await close_holes(self._connection, self._holes, index, ids)
         if not self._ids and self._cursor == 0:
             self._leave()

@@ -28,6 +28,8 @@ QUESTIONS: Final = 200
 FEW_US: Final = 1_000.0
 LONG_US: Final = 5_000
 BUDGET: Final = 50_000
+STEPS: Final = 9
+"""How many steps that change nothing take about as long as one entry takes the janitor."""
 INSIDE_SCRIPTS: Final = {"hkeys"}
 """Commands that only scripts run here: they cost no command of a client."""
 
@@ -123,11 +125,11 @@ async def _janitor(sizes: Sizes, rounds: int) -> list[Figure]:
 async def _slow_calls_of_nothing(raw: Any, dead: int) -> int:
     """How many calls were too long on this machine without anything to do: what else runs on it makes them so.
 
-    As many calls as the janitor has made, of a script that makes as many steps.
+    As many calls as the janitor has made, of a script that takes about as long and changes nothing.
     """
     from lastbus._backends.redis.janitor import PORTION
 
-    steps = f"for i = 1, {3 * PORTION} do redis.call('EXISTS', KEYS[1]) end return 0"
+    steps = f"for i = 1, {STEPS * PORTION} do redis.call('EXISTS', KEYS[1]) end return 0"
     await raw.command("SLOWLOG", "RESET")
     for _ in range(dead // PORTION):
         await raw.command("EVAL", steps, 1, "bench:nothing")
