@@ -304,6 +304,17 @@ def test_patience_moves_the_deadline_and_remembers_the_limit():
     assert one.late
 
 
+@pytest.mark.guarantee("MUT-28")
+def test_a_phase_begins_again_when_it_has_waited_for_a_service():
+    one = watch()
+    one.see({"event": "start", "test": ADD}, 100.0)
+    one.see({"event": "need"}, 101.0)
+    assert one.deadline == 102.0
+
+    one.resume(130.0)
+    assert (one.deadline, one.late) == (132.0, False)
+
+
 def test_half_a_line_is_no_event():
     read, write = os.pipe()
     os.write(write, b'{"event": "sta\n{"event": "exit"}\n')

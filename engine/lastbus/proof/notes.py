@@ -90,6 +90,7 @@ class Watch:
         self._begin(limits.startup, now)
 
     def _begin(self, limit: float, now: float) -> None:
+        self._limit = limit
         self._plain_end = now + limit
         self.deadline = now + limit * self._patience
 
@@ -98,8 +99,17 @@ class Watch:
         self.late = self.late or now > self._plain_end
         if event["event"] == "start":
             self._begin(self._limits.for_test(event["test"]), now)
+        elif event["event"] == "need":
+            return  # A fixture asks for a service, in the middle of its test.
         elif event["event"] != "report" or event["when"] == "teardown":
             self._begin(self._limits.startup, now)
+
+    def resume(self, now: float) -> None:
+        """The phase begins again: what it waited for was the parent's work, not its own.
+
+        Keeps: MUT-28.
+        """
+        self._begin(self._limit, now)
 
 
 class Events:

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -24,11 +24,15 @@ BOOT_SECONDS: Final = 60.0
 DEATH_SECONDS: Final = 10.0
 HIDDEN: Final = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTEST_CURRENT", "PYTEST_XDIST", "PYTEST_ADDOPTS", "COV_")
 
+Lend = Callable[[str], Mapping[str, str]]
+"""Have the service for a fixture run, and tell what names it."""
+
 
 class Process:
     """One process that runs tests, or forks children that do; one run at a time."""
 
-    def __init__(self, python: str, mode: str, cwd: Path, boot_log: Path) -> None:
+    def __init__(self, python: str, mode: str, cwd: Path, boot_log: Path, lend: Lend) -> None:
+        self._lend = lend
         self._python = python
         self._mode = mode
         self._cwd = cwd
@@ -113,11 +117,20 @@ class Process:
                 return not overdue
             watch.see(event, now)
             notes.take(event, now - began)
-            if event["event"] == "forked":
+            if event["event"] == "need":
+                self._serve(event)
+                watch.resume(time.monotonic())
+            elif event["event"] == "forked":
                 self._running = event["pid"]
             elif event["event"] == "exit" or (event["event"] == "finish" and self._mode == "once"):
                 self._running = None
                 return True
+
+    def _serve(self, need: Mapping[str, Any]) -> None:
+        """Answer a fixture that waits for a file to appear."""
+        reply = Path(need["reply"])
+        reply.with_suffix(".new").write_text(json.dumps(dict(self._lend(need["service"]))), encoding="utf-8")
+        reply.with_suffix(".new").replace(reply)
 
     def _kill(self) -> None:
         """Kill the run's process group and wait until the process behind it is ready again."""

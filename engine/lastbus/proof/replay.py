@@ -21,6 +21,7 @@ from lastbus.proof.baseline import Baseline, measure
 from lastbus.proof.config import Project
 from lastbus.proof.mutation import Mutation, Unfit, apply, texts_of
 from lastbus.proof.runner import Slot, threads_for
+from lastbus.proof.services import Services
 from lastbus.proof.verdict import (
     OVERDUE,
     How,
@@ -122,7 +123,8 @@ def replay(
     began = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="lastbus-") as work, ExitStack() as ending:
         room = Path(work).resolve()
-        slots = [Slot(project, room, number, python, isolated) for number in range(max(1, jobs))]
+        services = Services(project, room, python)
+        slots = [Slot(project, room, number, python, isolated, services) for number in range(max(1, jobs))]
         for slot in slots:
             ending.callback(slot.close)
         with threads_for(slots) as pool:

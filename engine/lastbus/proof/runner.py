@@ -22,6 +22,7 @@ from lastbus.proof.copies import Copy
 from lastbus.proof.errors import RunnerError
 from lastbus.proof.notes import Limits, Notes
 from lastbus.proof.process import BOOT_SECONDS, Process
+from lastbus.proof.services import Services
 from lastbus.proof.verdict import How, Run
 
 COLLECT_SECONDS: Final = 120.0
@@ -36,8 +37,17 @@ class Slot:
     what tests need from elsewhere, never the project), or *isolated* (in a new interpreter that nobody has used).
     """
 
-    def __init__(self, project: Project, work: Path, number: int, python: str, isolated: bool = False) -> None:
+    def __init__(
+        self,
+        project: Project,
+        work: Path,
+        number: int,
+        python: str,
+        isolated: bool = False,
+        services: Services | None = None,
+    ) -> None:
         self._project = project
+        self._services = services or Services(project, work, python)
         # It starts in the copy's folder, where a path that was given from here leads nowhere.
         self._python = os.path.abspath(python) if os.path.dirname(python) else python
         self._forks = hasattr(os, "fork")
@@ -155,7 +165,9 @@ class Slot:
             raise RunnerError("stopped")
         self._drop(how)
         mode = "warm" if how == "warm" else "fresh" if self._forks else "once"
-        process = self._processes[how] = Process(self._python, mode, self.root, self._log.with_suffix(f".{how}"))
+        process = self._processes[how] = Process(
+            self._python, mode, self.root, self._log.with_suffix(f".{how}"), self._services.lend
+        )
         self.version = process.start()
         if how == "fresh" and self._modules and not process.preload(self._modules):
             self._modules = []
@@ -186,6 +198,7 @@ class Slot:
             "log": str(self._log),
             "tmp": str(self._scratch),
             "args": [f"--rootdir={self.root}", f"--basetemp={self._scratch / 't'}", *ARGS],
+            "services": self._services.state,
             "bytecode": bytecode,
             "tell_modules": bytecode,
         }
@@ -202,12 +215,14 @@ class Slot:
         self._stopped = True
         for process in list(self._processes.values()):
             process.stop()
+        self._services.stop()
 
     def close(self) -> None:
         """`stop`, and let go of the pipes: only when no other thread uses this slot any more."""
         self.stop()
         for how in list(self._processes):
             self._drop(how)
+        self._services.close()
 
 
 @contextlib.contextmanager

@@ -21,4 +21,5 @@ def load() -> None:
 if __name__ == "__main__":
     del sys.path[0]  # This folder is no place to import from: `serve` or `swap` may be anybody's.
     load()
-    importlib.import_module(f"{PACKAGE}.serve").main(sys.argv[1])
+    module = "host" if sys.argv[1] == "host" else "serve"
+    importlib.import_module(f"{PACKAGE}.{module}").main(*sys.argv[2 if module == "host" else 1 :])

@@ -7,10 +7,16 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Iterable
 from typing import Any
 
 import pytest
+
+ASK_SECONDS = 180.0
+GLANCE_SECONDS = 0.005
+Services = dict[str, dict[str, str] | None]
+"""For each fixture that needs a service: what names that service, or None if the parent must be asked."""
 
 
 class Wire:
@@ -33,9 +39,11 @@ class Recorder:
     Keeps: MUT-04, MUT-05.
     """
 
-    def __init__(self, wire: Wire, keep: Iterable[str]) -> None:
+    def __init__(self, wire: Wire, keep: Iterable[str], services: Services, tmp: str) -> None:
         self.wire = wire
         self.keep = set(keep)
+        self.services = services
+        self.tmp = tmp
         self.collected = False
         self.carries: dict[str, list[str]] = {}
         self.hints: dict[str, list[str]] = {}
@@ -59,6 +67,27 @@ class Recorder:
         """Say which of the tests in `keep` there are, and what the missing ones may be called."""
         carries = {test: ids for test, ids in self.carries.items() if test in self.keep}
         self.wire.send("collected", carries=carries, hints={k: v for k, v in self.hints.items() if k in self.keep})
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_fixture_setup(self, fixturedef: Any) -> None:
+        """Before a fixture that needs a service is set up, the service runs and the environment names it.
+
+        Keeps: MUT-28.
+        """
+        name = fixturedef.argname
+        if name in self.services:
+            os.environ.update(self.services[name] or self._ask(name))
+
+    def _ask(self, name: str) -> dict[str, str]:
+        reply = os.path.join(self.tmp, f"service-{os.getpid()}-{name}")
+        self.wire.send("need", service=name, reply=reply)
+        end = time.monotonic() + ASK_SECONDS
+        while not os.path.exists(reply) and time.monotonic() < end:
+            time.sleep(GLANCE_SECONDS)
+        with open(reply, encoding="utf-8") as file:
+            answer = dict(json.load(file))
+        os.unlink(reply)
+        return answer
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         self.wire.send("start", test=nodeid)

@@ -146,7 +146,7 @@ def run_tests(command: Command, wire: Wire) -> None:
     """Import the copy anew and run the tests that `command` keeps, in this process, which is used up afterwards."""
     redirect(command["log"])
     use_copy(command)
-    recorder = Recorder(wire, command["keep"])
+    recorder = Recorder(wire, command["keep"], command["services"], command["tmp"])
     args = ["-W", "ignore::pytest.PytestAssertRewriteWarning", *command["args"], *command["files"]]
     sys.argv = ["pytest", *args]
     code = int(pytest.main(args, plugins=[recorder]))

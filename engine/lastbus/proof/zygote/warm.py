@@ -84,6 +84,7 @@ class Warm:
             self.parent.wire.send("refused", reason=str(refusal))
             os._exit(0)
         self.recorder.keep = set(self.command["keep"])
+        self.recorder.services = self.command["services"]
         self.recorder.tell_collected()
         session.items[:] = [item for item in session.items if item.nodeid in self.recorder.keep]
         session.testsfailed = 0  # Collection errors of other files: they are told, and their tests are not here.
@@ -96,7 +97,7 @@ def serve_warm(parent: Parent) -> None:
     if command is None:
         return
     use_copy(command)
-    recorder = Recorder(parent.wire, command["keep"])
+    recorder = Recorder(parent.wire, command["keep"], command["services"], command["tmp"])
     ran = Ran(command["cwd"])
     warm = Warm(parent, recorder, ran, command)
     args = ["-W", "ignore::pytest.PytestAssertRewriteWarning", *command["args"], *command["files"]]
