@@ -13,6 +13,9 @@ class Mortal:
         self._calls_left = calls_left
 
     def __getattr__(self, name: str) -> Any:
+        if not callable(getattr(self._target, name)):
+            return getattr(self._target, name)
+
         async def call(*args: Any, **keywords: Any) -> Any:
             if not self._calls_left[0]:
                 raise ConnectionResetError("this process is dead")

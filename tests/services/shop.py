@@ -9,13 +9,17 @@ from typing import Any, Final
 from lastbus import BaseBus, Event
 from lastbus.redis import RedisExecutionStorage, RedisServiceDirectory, RedisStreamTaskQueue
 from lastbus.services import (
+    DeadLetter,
+    Delivery,
     EventFilter,
     EventNode,
     ExecutionContext,
     ExecutionState,
     Flow,
+    FlowTask,
     FlowWorker,
     Step,
+    TaskQueue,
     start_flow,
 )
 from lastbus.testing import ManualClock
@@ -50,7 +54,7 @@ class Shop:
     def __init__(self, bus: BaseBus, control: Control, clock: ManualClock, **approval: Any) -> None:
         self.bus = bus
         self.clock = clock
-        self.queue = control.queue()
+        self.queue: Any = control.queue()
         self.executions = control.executions()
         self.ran: list[tuple[str, str]] = []
         self.flow = Flow(
@@ -101,6 +105,37 @@ class Shop:
     def _ship(self, context: ExecutionContext) -> str:
         self.ran.append(("ship", context.execution_id))
         return f"shipped {context.results['order']['ordered']}, approved by {context.results['approval']['by']}"
+
+
+class ListQueue(TaskQueue):
+    """A queue in a list, which delivers each task once."""
+
+    keep_seconds = 20.0
+
+    def __init__(self) -> None:
+        self.tasks: list[FlowTask] = []
+        self.acked: list[str] = []
+        self._taken = 0
+
+    async def enqueue(self, task: FlowTask) -> str:
+        self.tasks.append(task)
+        return str(len(self.tasks))
+
+    async def take(self) -> Delivery | None:
+        if self._taken == len(self.tasks):
+            return None
+        self._taken += 1
+        return Delivery(str(self._taken), self.tasks[self._taken - 1], 1)
+
+    async def keep(self, entry_id: str) -> bool:
+        return True
+
+    async def ack(self, entry_id: str) -> bool:
+        self.acked.append(entry_id)
+        return True
+
+    async def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
+        return []
 
 
 async def soon(condition: Callable[[], bool]) -> None:

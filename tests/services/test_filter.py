@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from lastbus import BaseBus, EventSubscription
-from lastbus.services import EventFilter, FlowTask
+from lastbus.services import EventFilter
 from lastbus.testing import ManualClock
 from tests._backends import open_backend
 from tests.contract.waiting import settled
 from tests.services.mortal import Mortal
-from tests.services.shop import Control, Shop, soon
+from tests.services.shop import Control, ListQueue, Shop, soon
 
 CLAIM_SECONDS = 60
 
@@ -265,17 +265,6 @@ async def test_only_what_has_a_time_out_and_a_flow_behind_it_runs_out_of_time(sh
     shop.clock.advance(3600)
 
     assert await shop.filter().timeout_checker.check_once() == 0
-
-
-class ListQueue:
-    """A queue that only notes what it is asked to do."""
-
-    def __init__(self) -> None:
-        self.tasks: list[FlowTask] = []
-
-    async def enqueue(self, task: FlowTask) -> str:
-        self.tasks.append(task)
-        return str(len(self.tasks))
 
 
 @pytest.mark.guarantee("FLOW-16")

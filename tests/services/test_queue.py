@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from lastbus._backends.redis.connection import RedisConnection
+from lastbus._backends.redis.scripts import Script
 from lastbus.redis import RedisStreamTaskQueue
 from lastbus.services import DeadLetter, FlowTask
 from tests.services.shop import Control
@@ -69,6 +70,45 @@ async def test_a_task_in_somebodys_hands_is_left_there_for_its_time(control: Con
     await control.queue().take()
 
     assert await control.queue(claim_idle_seconds=60).take() is None
+
+
+async def idle_ms(queue: RedisStreamTaskQueue, entry_id: str) -> int:
+    """For how long nobody has spoken of a task, by the server's clock."""
+    script = Script("return redis.call('XPENDING', KEYS[1], 'plaita-workers', ARGV[1], ARGV[1], 1)[1][3]")
+    return int(await queue._connection.run(script, [queue._stream], entry_id))
+
+
+@pytest.mark.guarantee("FLOW-23")
+async def test_a_task_that_is_kept_begins_its_time_anew_and_is_not_counted_again(control: Control) -> None:
+    queue = control.queue()
+    entry_id = await queue.enqueue(TASK)
+    await queue.take()
+    while (before := await idle_ms(queue, entry_id)) < 20:
+        pass
+
+    # Without a new beginning it only grows; with one it is shorter, unless this test is stopped for as long each time.
+    ages = [await idle_ms(queue, entry_id) for _ in range(20) if await queue.keep(entry_id)]
+
+    assert min(ages) < before
+    again = await control.queue(claim_idle_seconds=0).take()
+    assert again == (entry_id, TASK, 2)
+
+
+@pytest.mark.guarantee("FLOW-23")
+async def test_a_task_in_other_hands_or_done_is_not_taken_back(control: Control) -> None:
+    slow, quick = control.queue(), control.queue(claim_idle_seconds=0)
+    entry_id = await slow.enqueue(TASK)
+    await slow.take()
+    await quick.take()
+
+    kept = [await slow.keep(entry_id), await quick.keep(entry_id)]
+    await quick.ack(entry_id)
+
+    assert [*kept, await quick.keep(entry_id)] == [False, True, False]
+
+
+def test_a_task_is_kept_three_times_in_its_time() -> None:
+    assert RedisStreamTaskQueue("redis://localhost:6379/0", claim_idle_seconds=60).keep_seconds == 20
 
 
 @pytest.mark.guarantee("FLOW-17")

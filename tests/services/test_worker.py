@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from typing import Any
 
@@ -10,9 +11,9 @@ import pytest
 from lastbus import BaseBus, EventSubscription
 from lastbus.memory import InMemoryEventBus
 from lastbus.services import EventNode, Flow, FlowTask, FlowWorker, Step, start_flow
-from lastbus.testing import ManualClock
+from lastbus.testing import Gate, ManualClock, everyone_blocked
 from tests.services.mortal import Mortal
-from tests.services.shop import Control, Shop
+from tests.services.shop import Control, ListQueue, Shop
 
 
 async def answer(shop: Shop, subscription_id: str | None, execution_id: str, **data: Any) -> None:
@@ -146,6 +147,40 @@ async def test_a_failing_step_is_named_stores_nothing_and_is_delivered_again(
 
     await shop.work()
     assert (await shop.state("e1")).results == {"order": "ordered"}
+
+
+class KeptQueue(ListQueue):
+    """A queue that notes how often its task was kept."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.kept: list[str] = []
+
+    async def keep(self, entry_id: str) -> bool:
+        self.kept.append(entry_id)
+        return True
+
+
+@pytest.mark.guarantee("FLOW-23")
+async def test_a_worker_keeps_its_task_while_it_does_it_and_no_longer(shop: Shop) -> None:
+    queue, step = KeptQueue(), Gate()
+    shop.flow = Flow("purchase", [Step("order", lambda _: step.hold(shop.approval("e1")))])
+    shop.queue = queue
+    await start_flow(queue, "purchase", execution_id="e1")
+    working = asyncio.ensure_future(shop.worker().work_once())
+    await step.has_entered()
+
+    for _ in range(3):
+        await everyone_blocked()
+        shop.clock.advance(20)
+    await everyone_blocked()
+    assert queue.kept == ["1", "1", "1"]
+
+    step.open()
+    await working
+    shop.clock.advance(60)
+    await everyone_blocked()
+    assert (queue.kept, queue.acked) == (["1", "1", "1"], ["1"])
 
 
 @pytest.mark.guarantee("FLOW-21")

@@ -28,6 +28,9 @@ class DeadLetter(NamedTuple):
 class TaskQueue(ABC):
     """Any number of workers take from one queue. What a worker has taken and not acknowledged is delivered again."""
 
+    keep_seconds: float
+    """How often a worker has to say that it still has a task in its hands."""
+
     @abstractmethod
     async def enqueue(self, task: FlowTask) -> str:
         """Append `task` and return the id of its entry."""
@@ -35,6 +38,10 @@ class TaskQueue(ABC):
     @abstractmethod
     async def take(self) -> Delivery | None:
         """The next task, or None if there is none now. One that others have left lying comes before a new one."""
+
+    @abstractmethod
+    async def keep(self, entry_id: str) -> bool:
+        """The task is still being done: its time begins anew. False if it is in other hands, or done."""
 
     @abstractmethod
     async def ack(self, entry_id: str) -> bool:

@@ -22,6 +22,8 @@ class Periodic(ABC):
     """Does a round, sleeps `interval` seconds, and so on. Use it as `async with service:`, or start and stop it."""
 
     name: str
+    begins_with_a_round = True
+    """Whether the first round comes at once, or after the first interval."""
 
     def __init__(self, interval: float, clock: Clock | None) -> None:
         self._interval = check_positive_seconds("interval", interval)
@@ -68,6 +70,8 @@ class Periodic(ABC):
 
         Keeps: FLOW-11.
         """
+        if not self.begins_with_a_round:
+            await self._clock.sleep(self._interval)
         while True:
             try:
                 await self._round()

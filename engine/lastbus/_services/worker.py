@@ -35,6 +35,24 @@ async def start_flow(
     return execution_id
 
 
+class _Keeper(Periodic):
+    """Says to the queue, while a task is done, that it is in good hands.
+
+    Keeps: FLOW-23.
+    """
+
+    name = "keeper of a task"
+    begins_with_a_round = False
+
+    def __init__(self, queue: TaskQueue, entry_id: str, clock: Clock) -> None:
+        super().__init__(queue.keep_seconds, clock)
+        self._queue = queue
+        self._entry_id = entry_id
+
+    async def _round(self) -> None:
+        await self._queue.keep(self._entry_id)
+
+
 class FlowWorker(Periodic):
     """Between `start` and `stop`, does what `queue` asks for, looking for tasks every `poll_seconds`.
 
@@ -67,13 +85,14 @@ class FlowWorker(Periodic):
     async def work_once(self) -> bool:
         """Take one task and do it; False if there was none. What fails, or comes too early, is delivered again later.
 
-        Keeps: FLOW-20, FLOW-21.
+        Keeps: FLOW-20, FLOW-21, FLOW-23.
         """
         delivery = await self._queue.take()
         if delivery is None:
             return False
         try:
-            is_done = await self._do(delivery.task)
+            async with _Keeper(self._queue, delivery.entry_id, self._clock):
+                is_done = await self._do(delivery.task)
         except Exception:  # Steps are user code, and stores may be away for a while: the queue decides when to give up.
             shown = (delivery.entry_id, delivery.task.execution_id, delivery.times)
             logger.exception("task %s of execution %s failed at its delivery %d", *shown)

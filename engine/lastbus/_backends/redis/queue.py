@@ -24,6 +24,7 @@ from lastbus._ports.queue import DeadLetter, Delivery, TaskQueue
 
 STREAM: Final = "plaita:flow:queue"
 GROUP: Final = "plaita-workers"
+KEEP_SECONDS_MIN: Final = 0.01
 DEAD_LETTERS_MAX: Final = 10_000
 """How many dead letters are kept, the newest ones."""
 
@@ -68,6 +69,16 @@ return {entry[1], payload_of(entry[2]), 1}
 """
 )
 
+KEEP: Final = Script(
+    """
+local stream, group, consumer, id = KEYS[1], ARGV[1], ARGV[2], ARGV[3]
+local held = redis.call('XPENDING', stream, group, id, id, 1)[1]
+if not held or held[2] ~= consumer then return 0 end
+redis.call('XCLAIM', stream, group, consumer, 0, id, 'JUSTID')
+return 1
+"""
+)
+
 ACK: Final = Script(
     """
 local acked = redis.call('XACK', KEYS[1], ARGV[1], ARGV[2])
@@ -89,8 +100,8 @@ return 1
 class RedisStreamTaskQueue(RedisBacked, TaskQueue):
     """A queue on one server for any number of workers.
 
-    What is not acknowledged within `claim_idle_seconds` is delivered again, up to `max_deliveries` times in all; so
-    that time has to be longer than any task takes. Dead letters are in `dlq_key` (default: the stream's name and
+    What is neither acknowledged nor kept for `claim_idle_seconds` is delivered again, up to `max_deliveries` times in
+    all. Dead letters are in `dlq_key` (default: the stream's name and
     `:dlq`). Every method raises `EventStorageError` when the server fails. `client` is a redis-py asyncio client of
     yours, which `aclose` closes; `connection` shares the connection of a store.
     """
@@ -114,6 +125,7 @@ class RedisStreamTaskQueue(RedisBacked, TaskQueue):
         self._group: Final = check_prefix("group_name", group_name)
         self._consumer: Final = check_prefix("consumer_name", consumer_name or f"worker-{uuid4().hex}")
         self._idle_ms: Final = round(check_seconds("claim_idle_seconds", claim_idle_seconds) * 1000)
+        self.keep_seconds = max(claim_idle_seconds / 3, KEEP_SECONDS_MIN)
         self._deliveries_max: Final = check_count("max_deliveries", max_deliveries)
 
     async def enqueue(self, task: FlowTask) -> str:
@@ -134,6 +146,13 @@ class RedisStreamTaskQueue(RedisBacked, TaskQueue):
             except EventError:
                 await self._bury(entry_id, payload, times)
         return None
+
+    async def keep(self, entry_id: str) -> bool:
+        """Begin the time of an entry anew, if it is still in the hands of this consumer.
+
+        Keeps: FLOW-23.
+        """
+        return bool(await self._connection.run(KEEP, [self._stream], self._group, self._consumer, entry_id))
 
     async def ack(self, entry_id: str) -> bool:
         """Acknowledge an entry and remove it from the stream, in one step.
