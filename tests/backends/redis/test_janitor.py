@@ -119,6 +119,23 @@ async def test_what_has_a_row_keeps_its_entries(
     assert await raw.scan(redis.prefix) == before
 
 
+@pytest.mark.guarantee("IDX-10")
+async def test_an_id_that_came_back_under_another_type_keeps_both_entries_and_is_listed_once(
+    redis: RedisBackend, raw: RedisConnection, janitor: IndexJanitor
+) -> None:
+    storage, row = redis.event_storage(), f"{redis.prefix}event:events:e"
+    await storage.store_event(Event("old", event_id="e", timestamp=1))
+    await raw.command("DEL", row)
+    again = Event("new", event_id="e", timestamp=1)
+    await storage.store_event(again)
+
+    assert (await janitor.sweep()).pruned == 0
+    assert (await storage.list_events("old"), await storage.list_events("new")) == ([], [again])
+    assert await storage.list_events() == [again]
+    await raw.command("DEL", row)
+    assert (await janitor.sweep()).pruned == 2
+
+
 @pytest.mark.guarantee("IDX-06")
 async def test_an_event_that_went_before_its_time_is_named_by_the_janitor_too(
     redis: RedisBackend,
@@ -286,6 +303,24 @@ async def test_a_tick_looks_for_indexes_a_bounded_number_of_times(
 
     assert [(await janitor.sweep()).pruned for _ in range(4)].count(1) <= 1
     assert [each[0] for each in spy.sent].count("SCAN") <= 8
+
+
+@pytest.mark.slow
+@pytest.mark.guarantee("IDX-09")
+async def test_thousands_of_dead_entries_are_dropped_in_portions(
+    redis: RedisBackend, raw: RedisConnection, spy: Spy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Slow: it takes more entries than the stack of one script holds."""
+    monkeypatch.setenv(SWEEP_BUDGET.name, "10000")
+    janitor = make_janitor(redis, spy, clock)
+    for start in range(0, 8500, 500):
+        await bury_subscriptions(raw, redis, "node:n", [f"dead{number}" for number in range(start, start + 500)])
+
+    swept = await janitor.sweep()
+
+    assert swept == (8500, 8500, 0)
+    assert max(map(len, spy.examined)) <= 500
+    assert await raw.scan(redis.prefix) == set()
 
 
 # -- how it lives -----------------------------------------------------------------------------------------------
