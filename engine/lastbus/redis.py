@@ -13,6 +13,7 @@ except ModuleNotFoundError as error:
 from lastbus._backends.redis.bus import RedisEventBus as RedisEventBus
 from lastbus._backends.redis.directory import RedisServiceDirectory as RedisServiceDirectory
 from lastbus._backends.redis.executions import RedisExecutionStorage as RedisExecutionStorage
+from lastbus._backends.redis.legacy import list_events_of_consoles_too as list_events_of_consoles_too
 from lastbus._backends.redis.metrics import IndexMetrics as IndexMetrics
 from lastbus._backends.redis.metrics import event_index_pruned_metrics as event_index_pruned_metrics
 from lastbus._backends.redis.metrics import index_sweep_metrics as index_sweep_metrics

@@ -11,9 +11,9 @@ import pytest
 
 from lastbus import Event, EventStorageError, EventSubscription
 from lastbus._backends.redis.connection import RedisConnection
-from lastbus._backends.redis.legacy import list_events_of_consoles_too
 from lastbus._backends.redis.migration import Migration, Tally
 from lastbus._kit.servers import RedisServer
+from lastbus.redis import list_events_of_consoles_too
 from scripts.migrate_console_events import main
 from tests._backends.redis import RedisBackend
 
