@@ -101,14 +101,15 @@ async def test_a_client_of_str_writes_and_looks_through_like_one_of_bytes(
 
 
 @pytest.mark.guarantee("STORE-07")
-def test_what_cannot_be_stored_is_refused_before_anything_is_sent(own_server: RedisServer) -> None:
-    with RedisEventWriter(own_server.url) as writer:
+def test_what_cannot_be_stored_is_refused_before_anything_is_sent() -> None:
+    with RedisEventWriter("redis://127.0.0.1:1/0") as writer:
         for bad in (Event(" "), Event("t", {"n": float("nan")})):
             with pytest.raises(ValueError):
                 writer.store_event(bad)
+            with pytest.raises(ValueError):
+                writer.publish(bad)
         with pytest.raises(TypeError):
             writer.publish(7)  # type: ignore[arg-type]
-        own_server.stop()
 
 
 @pytest.mark.guarantee("STORE-07")
