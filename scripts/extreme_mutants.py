@@ -1,0 +1,87 @@
+"""Empty every function of the given files in turn, and tell which of them no test misses.
+
+First the tests that the catalogue of mutations names near a function are asked, then those under `--tests`.
+
+A survivor is a function that is tested by name only: sharpen a test, or accept it in mutations/accepted.toml with the
+reason why nothing can be seen. Exit codes: 0 · 1 a survivor or a stale acceptance · 2 usage · 3 red baseline.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "engine"))
+
+from lastbus.proof import accepted, extreme  # noqa: E402 - the checkout is proven by its own prover
+from lastbus.proof.config import Project  # noqa: E402
+from lastbus.proof.errors import ProofError, UsageError  # noqa: E402
+from lastbus.proof.mutation import Mutation, load_all  # noqa: E402
+from lastbus.proof.replay import Outcome, replay  # noqa: E402
+
+ROOMS = (
+    "engine/lastbus/_close",
+    "engine/lastbus/_dispatch",
+    "engine/lastbus/_model",
+    "engine/lastbus/proof/verdict.py",
+)
+TESTS = ("tests/model", "tests/property", "tests/dispatch", "tests/close", "tests/proof/test_verdict.py")
+SERVERS = re.compile(r"redis|valkey|postgres|sqlite|sqlalchemy")
+"""Tests that start a server say of these rooms what those of the memory bus say in a fraction of the time."""
+
+
+def main(argv: Sequence[str]) -> int:
+    """Empty the functions, print what became of them, and gate on the survivors."""
+    parser = argparse.ArgumentParser(
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+        epilog="example: python scripts/extreme_mutants.py engine/lastbus/_model --jobs 2",
+    )
+    parser.add_argument("places", nargs="*", default=ROOMS, help="files and folders; none: " + ", ".join(ROOMS))
+    parser.add_argument("--tests", nargs="*", default=TESTS, help="where to look at last; none: " + ", ".join(TESTS))
+    parser.add_argument("--jobs", "-j", type=int, default=os.cpu_count() or 1, help="how many at once")
+    options = parser.parse_args(argv)
+    try:
+        return gate(Project.load(ROOT), options.places, collected(options.tests), options.jobs)
+    except ProofError as error:
+        print(f"extreme_mutants: {error}", file=sys.stderr)
+        return error.exit_code
+
+
+def collected(places: Sequence[str]) -> list[str]:
+    """The node ids of the tests in some files and folders."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *places]
+    said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    if said.returncode:
+        raise UsageError(f"the tests in {', '.join(places)} cannot be collected:\n{said.stdout}{said.stderr}")
+    return [line for line in said.stdout.splitlines() if "::" in line]
+
+
+def gate(project: Project, places: Sequence[str], tests: Sequence[str], jobs: int) -> int:
+    """1 if anything is wrong, else 0."""
+    missing = [place for place in places if not (project.root / place).exists()]
+    if missing:
+        raise UsageError(f"there is no {missing[0]}")
+    made = extreme.mutations(project, project.files(tuple(places), ".py"))
+
+    def replayed(batch: Sequence[Mutation]) -> Outcome:
+        print(f"emptying {len(batch)} functions, {sum(len(one.killers) for one in batch)} tests", flush=True)
+        return replay(project, batch, jobs=jobs)
+
+    told = extreme.run(project, made, load_all(project), replayed, tests, lambda test: bool(SERVERS.search(test)))
+    for verdict, names in sorted(told.verdicts.items()):
+        print(f"{len(names)} {verdict}" + ("" if verdict == "killed" else ": " + ", ".join(names)))
+    complaints = list(accepted.review(project, extreme.BY, told.tried, told.survivors))
+    for complaint in complaints:
+        print(f"\n{complaint}", file=sys.stderr)
+    return 1 if complaints else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,168 @@
+"""Extreme mutants: every function of the shop without its body, judged by the tests of the catalogue."""
+
+from __future__ import annotations
+
+import ast
+from typing import Any
+
+import pytest
+
+from lastbus.proof import extreme
+from lastbus.proof.accepted import Mutant
+from lastbus.proof.extreme import emptied, functions
+from lastbus.proof.mutation import apply, load_all
+from lastbus.proof.replay import replay
+from tests.proof.sample import ADD, CODE, FULL, TESTS, UNMARKED, Sample
+
+EMPTY = "+the body is empty\n"
+SHAPES = '''
+class Box:
+    @property
+    def size(self):
+        """How much.
+
+        With "quotes".
+        """
+        return 3
+
+    async def wait(
+        self,
+        seconds=1,
+    ):
+        return seconds
+
+    def each(self):
+        def inner():
+            return 1
+        yield inner()
+
+    def makes(self):
+        def inner():
+            yield 1
+        return inner
+
+def one(): return "ä"; x = 1
+def two(): return 2
+
+def later():
+    return 3
+'''
+
+
+def empty(text: str) -> dict[str, str]:
+    """Each function of `text` after it was emptied, and what stood there before."""
+    return {name: emptied(text, node)[1] for node, name in functions(text)}
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_every_shape_of_function_is_emptied_and_nothing_else():
+    for name, (old, new) in {name: emptied(SHAPES, node) for node, name in functions(SHAPES)}.items():
+        assert SHAPES.count(old) == 1, name
+        tree = ast.parse(SHAPES.replace(old, new))
+        left = {each: node for node, each in functions(ast.unparse(tree))}
+        gone = {each for _, each in functions(SHAPES)} - left.keys()
+        assert gone - {name, "Box.each", f"{name}.inner"} == set()
+        assert "@property" not in new
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_a_generator_stays_a_generator_and_others_give_none():
+    bodies = empty(SHAPES)
+
+    assert bodies["Box.each"].endswith("return; yield")
+    assert bodies["Box.makes"].endswith("return None")
+    assert bodies["Box.wait"].splitlines()[-1].strip() == "return None"
+    assert bodies["one"] == "def one(): return None"
+
+
+@pytest.mark.guarantee("MUT-71")
+@pytest.mark.parametrize(
+    "body",
+    ["pass", "...", '"""Says."""', "return", "return None", "raise NotImplementedError", "raise NotImplementedError()"],
+)
+def test_a_function_with_nothing_to_lose_is_left_alone(body):
+    assert list(functions(f"def one():\n    {body}\n")) == []
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_a_function_that_stands_twice_is_anchored_by_what_is_before_it(sample):
+    sample.write(
+        "src/shop.py",
+        "class A:\n    def go(self):\n        return 1\n\nclass B:\n    def go(self):\n        return 1\n",
+    )
+
+    made = extreme.mutations(sample.project, ["src/shop.py"])
+
+    texts = [apply(one.edits, {"src/shop.py": sample.project.read("src/shop.py")})["src/shop.py"] for one in made]
+    assert [one.id for one in made] == ["src/shop.py::A.go", "src/shop.py::B.go"]
+    assert len(set(texts)) == 2
+
+
+def run(sample: Sample, **options: Any) -> extreme.Emptied:
+    made = extreme.mutations(sample.project, ["src/shop.py"])
+    return extreme.run(
+        sample.project, made, load_all(sample.project), lambda some: replay(sample.project, some), **options
+    )
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_a_function_that_no_test_misses_is_a_survivor(sample):
+    sample.write("src/shop.py", CODE + "\n\ndef idle():\n    return 7\n")
+    sample.mutate("add-wrong")
+    sample.mutate("full-late", guarantees=["SUM-02"], old=">= LIMIT", new="> LIMIT", killers=[FULL])
+
+    told = run(sample)
+
+    assert told.verdicts == {
+        "killed": ["src/shop.py::add", "src/shop.py::full"],
+        "survived": ["src/shop.py::idle"],
+    }
+    assert told.survivors == [Mutant("extreme", "src/shop.py", "idle", EMPTY)]
+    assert told.tried == {("src/shop.py", name) for name in ("add", "full", "idle")}
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_a_function_without_any_test_is_a_survivor(sample):
+    told = run(sample)
+
+    assert told.verdicts == {"untested": ["src/shop.py::add", "src/shop.py::full"]}
+    assert [one.function for one in told.survivors] == ["add", "full"]
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_further_tests_are_asked_at_last_unless_they_are_left_out(sample):
+    assert run(sample, further=[UNMARKED]).verdicts["killed"] == ["src/shop.py::add"]
+    assert "killed" not in run(sample, further=[UNMARKED], leave_out=lambda test: "unmarked" in test).verdicts
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_the_tests_of_a_function_come_before_those_of_its_file_its_folder_and_its_users(sample):
+    sample.write("src/near/shop2.py", "def close():\n    return 1\n")
+    sample.write("app/user.py", "import shop\n\n\ndef use():\n    return shop.add(1, 2)\n")
+    sample.write("app/stranger.py", "def strange():\n    return 1\n")
+    near = {
+        "own": ADD,
+        "file": FULL,
+        "folder": "tests/a.py::test_a",
+        "user": "tests/b.py::test_b",
+        "far": "tests/c.py::test_c",
+    }
+    sample.mutate("own", killers=[near["own"]])
+    sample.mutate("file", old=">= LIMIT", new="> LIMIT", killers=[near["file"], near["own"]])
+    sample.mutate("folder", file="src/near/shop2.py", old="return 1", new="return 2", killers=[near["folder"], ADD])
+    sample.mutate("user", file="app/user.py", old="1, 2", new="2, 2", killers=[near["user"]])
+    sample.mutate("far", file="app/stranger.py", old="return 1", new="return 2", killers=[near["far"]])
+    add = extreme.mutations(sample.project, ["src/shop.py"])[0]
+
+    rounds = extreme.killers(sample.project, add, load_all(sample.project), lambda _: False)
+
+    assert rounds == [[near["own"]], [near["file"]], [near["folder"], near["user"]]]
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_a_red_baseline_proves_nothing(sample):
+    sample.write("tests/test_shop.py", TESTS.replace("== 5", "== 6"))
+    sample.mutate("add-wrong")
+
+    with pytest.raises(extreme.RedBaselineError, match="test_add_gives_the_sum"):
+        run(sample)
