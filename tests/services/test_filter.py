@@ -86,6 +86,24 @@ async def test_a_filter_in_another_process_resumes_what_a_worker_has_suspended(
         assert (await shop.state("e1")).status == "completed"
 
 
+@pytest.mark.guarantee("FLOW-15")
+@pytest.mark.parametrize(("age", "answers"), [(1.5, 0), (0.5, 1), (-60, 1)], ids=["old", "within-clocks", "new"])
+async def test_what_was_published_before_the_wait_is_no_answer(shop: Shop, age: float, answers: int) -> None:
+    await shop.suspend("e1")
+    event = shop.approval("e1", timestamp=shop.clock.time() - age)
+
+    assert await shop.filter().handle_event(event) == answers
+
+
+@pytest.mark.guarantee("FLOW-15")
+async def test_an_old_event_that_the_reconciler_finds_is_no_answer(shop: Shop) -> None:
+    await shop.bus.publish(shop.approval("e1"))
+    shop.clock.advance(2)
+    await shop.suspend("e1")
+
+    assert await shop.filter().reconciler.scan_once() == 0
+
+
 @pytest.mark.guarantee("FLOW-12")
 async def test_an_event_that_is_handled_again_is_queued_once(shop: Shop) -> None:
     await shop.suspend("e1")

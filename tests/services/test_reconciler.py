@@ -64,15 +64,6 @@ async def test_two_missed_events_are_replayed_one_of_a_type_with_colons(shop: Sh
     assert len(await shop.tasks()) == 2
 
 
-@pytest.mark.guarantee("FLOW-15")
-async def test_an_event_that_is_found_answers_no_subscription_that_is_younger(shop: Shop) -> None:
-    await shop.bus.publish(shop.approval("e1"))
-    shop.clock.advance(1)
-    await shop.suspend("e1")
-
-    assert await shop.filter().reconciler.scan_once() == 0
-
-
 @pytest.mark.guarantee("FLOW-14")
 async def test_the_first_look_goes_back_and_the_next_goes_on_with_a_minute_of_overlap(
     backend: Backend, clock: ManualClock, replay: Replay

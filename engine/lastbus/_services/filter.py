@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
 HANDLER_ID: Final = "lastbus.event-filter"
 """All filters are one handler, so that an event is looked at by one of them."""
+CLOCKS_DIFFER_SECONDS: Final = 1.0
+"""By how much an event may seem older than the wait and still be an answer."""
 
 
 class EventFilter:
@@ -45,7 +47,7 @@ class EventFilter:
         self._resumptions: Final = Resumptions(queue, event_bus.processing_tracker)
         self.reconciler: Final = EventReconciler(
             event_bus.event_storage,
-            self.replay_event,
+            self.handle_event,
             interval=reconcile_seconds,
             backfill_seconds=backfill_seconds,
             clock=clock,
@@ -85,27 +87,23 @@ class EventFilter:
     async def handle_event(self, event: Event) -> int:
         """Queue the resumption of each execution that waits for `event`; return how many were queued now.
 
-        An event that names no execution as its correlation resumes nothing. An error says that not all are queued.
+        An event that names no execution as its correlation resumes nothing, and neither does one that is older than
+        the wait. An error says that not all are queued.
 
         Keeps: FLOW-04, FLOW-06.
         """
         return await self._queue_all(event, await self._waiting_for(event))
 
-    async def replay_event(self, event: Event) -> int:
-        """`handle_event` for an event that is not new: it answers no subscription that is younger than itself.
-
-        Keeps: FLOW-15.
-        """
-        waiting = await self._waiting_for(event)
-        return await self._queue_all(event, [each for each in waiting if each.created_at <= event.timestamp])
-
     async def _waiting_for(self, event: Event) -> list[EventSubscription]:
+        """Keeps: FLOW-04, FLOW-15."""
         if event.correlation_id is None:
             return []
         stored = await self.subscription_storage.list_subscriptions(correlation_id=event.correlation_id)
-        return [each for each in stored if each.matches_event(event)]
+        latest = event.timestamp + CLOCKS_DIFFER_SECONDS
+        return [each for each in stored if each.matches_event(event) and each.created_at <= latest]
 
     async def _queue_all(self, event: Event, waiting: list[EventSubscription]) -> int:
+        """Keeps: FLOW-12."""
         queued = 0
         for subscription in waiting:
             task = event_task(subscription, event)
