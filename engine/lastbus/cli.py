@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from lastbus._commands import frozen, ledger, mutations, proving, services, shapes
+from lastbus._commands import bench, frozen, ledger, mutations, proving, services, shapes
 from lastbus._commands.console import err
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ app = typer.Typer(
 app.add_typer(proving.app)
 app.add_typer(shapes.app)
 app.add_typer(services.app)
+app.add_typer(bench.app, name="bench")
 app.add_typer(ledger.app, name="ledger")
 app.add_typer(frozen.app, name="frozen")
 app.add_typer(mutations.app, name="mutations")

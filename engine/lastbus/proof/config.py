@@ -31,7 +31,7 @@ class Project:
     paths: tuple[str, ...] = (".",)
     helpers: tuple[str, ...] = ()
     """Code that is for tests rather than under test: a verdict rests on it as it does on the tests."""
-    floor_seconds: float = 1.0
+    floor_seconds: float = 0.8
     """The least that a test may take before it is over its limit; more where tests bound their own waits."""
     services: tuple[tuple[str, str], ...] = ()
     """Fixtures that need a server, each with the context manager that starts it once for a whole replay."""

@@ -82,6 +82,8 @@ class Outcome:
     baseline: Baseline
     results: list[Result] = field(default_factory=list)
     wall_seconds: float = 0.0
+    startup_seconds: float = 0.0
+    """How long it took to copy, collect and measure the baseline: what all mutations share."""
 
     @property
     def summary(self) -> dict[str, int]:
@@ -135,6 +137,7 @@ def replay(
         if not baseline.red:
             with threads_for(slots) as pool:
                 list(pool.map(Slot.preload, slots, [list(baseline.modules)] * len(slots)))
+            outcome.startup_seconds = time.monotonic() - began
             outcome.results = _Round(project, slots, baseline, progress).play(mutations)
         outcome.wall_seconds = time.monotonic() - began
         return outcome

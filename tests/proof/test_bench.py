@@ -1,0 +1,125 @@
+"""The bench: the guinea pig is what it says, the arithmetic is right, and a missed target is said aloud.
+
+No test here depends on how quick anything is.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from lastbus.cli import main
+from lastbus.proof.bench import contest, run
+from lastbus.proof.bench.contest import Hang, Lap
+from lastbus.proof.bench.guinea import Guinea, grow
+from lastbus.proof.bench.standings import Standings, stand
+
+TRAPS = {"survived-s06": ("survived", "survived"), "not-run-s07": ("killed", "not-run")}
+
+
+def lap(each: float, count: int = 100, startup: float = 0.0, word: str = "killed") -> Lap:
+    return Lap(startup, each * count, {str(number): word for number in range(count)})
+
+
+def stands(count: int = 100, hang: float = 0.9, traps: dict[str, tuple[str, str]] = TRAPS, **laps: Lap) -> Standings:
+    known = {"naive": lap(1.0), "isolated": lap(0.9), "warm": lap(0.05, startup=1.0), "floor": lap(0.03), **laps}
+    return stand(count, 2, {name: [one] for name, one in known.items()}, [Hang(hang, 0.01)], traps)
+
+
+def missed(of: Standings) -> list[str]:
+    names = [target.name.removeprefix("warm, ") for target in of.targets if not target.met]
+    return [name.split(",")[0] for name in names]
+
+
+def test_ratios_are_to_the_naive_way():
+    naive, _, warm, floor = stands().rows
+
+    assert (naive.each_ratio, naive.total_ratio) == (1.0, 1.0)
+    assert warm.each_ratio == pytest.approx(20.0)
+    assert warm.total_ratio == pytest.approx(100 / (1 + 5))
+    assert floor.mutations == 100
+
+
+def test_rounds_are_summed_up_by_their_medians():
+    laps = {name: [lap(each) for each in (1.0, 9.0, 2.0)] for name in ("naive", "isolated", "warm", "floor")}
+
+    assert [row.each_seconds for row in stand(100, 1, laps, [Hang(0.1, 0.0)], {}).rows] == [2.0] * 4
+
+
+@pytest.mark.guarantee("MUT-29")
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ({}, []),
+        ({"warm": lap(0.11, startup=0.1), "floor": lap(0.1)}, ["each mutation"]),
+        ({"warm": lap(0.05, startup=9.0)}, ["with start-up"]),
+        ({"count": 99}, ["with start-up"]),
+        ({"floor": lap(0.024)}, ["times the floor (a fork and the killers)"]),
+        ({"hang": 1.1}, ["first look at a hang"]),
+        ({"traps": {"not-run-s07": ("killed", "killed")}}, ["traps told from kills"]),
+        ({"isolated": lap(0.9, word="survived")}, ["mutations killed"]),
+    ],
+    ids=["none", "each", "startup", "few", "floor", "hang", "traps", "killed"],
+)
+def test_every_target_is_met_or_missed(change, name):
+    assert missed(stands(**change)) == name
+
+
+@pytest.mark.guarantee("MUT-29")
+def test_a_missed_target_is_printed_with_its_bound(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(run, "bench", lambda *_: stands(hang=1.5))
+    main_says(["bench", "replay", "--json", str(tmp_path / "bench.json")])
+    said = capsys.readouterr().out.splitlines()
+
+    assert "MISSED first look at a hang, of 1 s or 10 times its killers: 1.5 (1)" in said
+    assert sum(line.startswith(("met ", "MISSED ")) for line in said) == 6
+    assert "trap not-run-s07: naive says killed, a replay says not-run" in said
+    assert len(json.loads((tmp_path / "bench.json").read_text())["rows"]) == 4
+
+
+def main_says(argv: list[str]) -> None:
+    with pytest.raises(SystemExit) as left:
+        main(argv)
+    assert left.value.code == 0
+
+
+def test_on_a_terminal_it_is_a_table(monkeypatch, capsys):
+    monkeypatch.setattr(run, "bench", lambda *_: stands())
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
+    main_says(["bench", "replay"])
+    said = capsys.readouterr().out
+
+    assert "times naive" in said
+    assert "━" in said
+
+
+def test_the_guinea_pig_has_as_many_mutations_as_were_asked_for(tmp_path):
+    guinea = grow(tmp_path, 43)
+
+    assert (len(guinea.killable), guinea.distinct, len(guinea.traps)) == (43, 20, 7)
+    assert len({one.edits for one in guinea.killable[:20]}) == 20
+    assert {one.edits for one in guinea.killable[20:40]} == {one.edits for one in guinea.killable[:20]}
+
+
+@pytest.mark.slow
+def test_a_small_run_measures_every_way(tmp_path, monkeypatch):
+    """Slow: it starts pytest several times, and looks at a hang twice."""
+
+    def small(root: Path, count: int) -> Guinea:
+        guinea = grow(root, count)
+        hang = replace(guinea.traps["hang-s01"], limit_seconds=0.2)
+        return replace(guinea, traps={"hang-s01": hang, "not-run-s07": guinea.traps["not-run-s07"]})
+
+    monkeypatch.setattr(run, "grow", small)
+    monkeypatch.setattr(contest, "NAIVE_SECONDS", 3.0)
+    steps: list[str] = []
+    found = run.bench(sys.executable, 2, 2, 1, steps.append)
+
+    assert [row.name for row in found.rows] == ["naive", "isolated", "warm", "floor"]
+    assert [row.killed for row in found.rows] == [2, 2, 2, 0]
+    assert found.traps == {"hang-s01": ("timeout", "hang"), "not-run-s07": ("killed", "not-run")}
+    assert steps[-1] == "traps and hangs"
