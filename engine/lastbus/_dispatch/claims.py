@@ -44,21 +44,32 @@ class Claims:
         self._clock = clock
         self._instance_id = instance_id
         self._serial = itertools.count()
+        self._drawn: set[Claim] = set()
         self._held: set[Claim] = set()
         self._renewer: dict[asyncio.Task[Any], None] = {}
         self.watcher = ClaimWatcher()
 
     @property
     def pairs(self) -> set[tuple[str, str]]:
-        """(event id, handler id) of every claim whose handler runs, whatever the store thinks of it."""
-        return {(event_id, handler_id) for event_id, handler_id, _ in self._held}
+        """(event id, handler id) of every delivery that has begun and not ended, whatever the store says of it."""
+        return {(event_id, handler_id) for event_id, handler_id, _ in self._drawn}
+
+    def is_ours(self, owner: str) -> bool:
+        """Whether this bus has drawn the token."""
+        return owner.startswith(f"{self._instance_id}-")
 
     def draw(self, event_id: str, handler_id: str) -> Claim:
-        """A claim to ask the tracker for: nobody else has its token.
+        """A claim to ask the tracker for, and to settle at the end: nobody else has its token.
 
         Keeps: CORE-16.
         """
-        return (event_id, handler_id, f"{self._instance_id}-{next(self._serial)}")
+        claim = (event_id, handler_id, f"{self._instance_id}-{next(self._serial)}")
+        self._drawn.add(claim)
+        return claim
+
+    def settle(self, claim: Claim) -> None:
+        """The delivery has ended."""
+        self._drawn.discard(claim)
 
     def hold(self, claim: Claim) -> None:
         """The tracker has granted the claim: it is renewed three times in its life until `drop`, where claims lapse.

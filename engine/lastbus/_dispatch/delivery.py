@@ -31,13 +31,19 @@ class Delivery:
         The mark follows the success, and nothing else; whatever else happened, the claim is given back. With
         `deduplicate` off the handler simply runs, and leaves no mark.
 
-        Keeps: CORE-14, CORE-15, CORE-16, CORE-50, DISP-11, DISP-12.
+        Keeps: CORE-14, CORE-15, CORE-16, CORE-50, DISP-11, DISP-12, REDIS-20, FAULT-05.
         """
         if not deduplicate:
             if await self._attempts.run(event, registration) is None:
                 await self._attempts.record(event, registration, "success", None)
             return
         claim = self._claims.draw(event.event_id, registration.handler_id)
+        try:
+            await self._deliver_once(claim, event, registration)
+        finally:
+            self._claims.settle(claim)
+
+    async def _deliver_once(self, claim: Claim, event: Event, registration: Registration) -> None:
         try:
             if not await self._tracker.claim_event(*claim):
                 self._claims.watcher.refused(event, registration)
@@ -59,7 +65,7 @@ class Delivery:
 
         It is stored whether or not the bus has closed meanwhile, even if that connects its store again.
 
-        Keeps: CORE-14, CORE-16, CORE-40, DISP-10, DISP-11.
+        Keeps: CORE-14, CORE-16, CORE-40, DISP-10, DISP-11, REDIS-20, FAULT-05.
         """
         try:
             if not succeeded:

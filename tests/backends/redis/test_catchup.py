@@ -295,6 +295,7 @@ def test_the_time_between_two_loops_is_a_gap(own_server: RedisServer) -> None:
         await bus.register_handler("t", recorder)
         await publish(1)
         await hears(recorder)
+        await settled(bus)
 
     async def go_on() -> None:
         await bus.start()

@@ -112,7 +112,7 @@ class RedisEventBus(BaseBus):
     async def _open(self) -> None:
         """Reach the server, and hear whatever handlers are there already.
 
-        Keeps: IDX-11, REDIS-05, REDIS-13.
+        Keeps: IDX-11, REDIS-05, REDIS-13, REDIS-18.
         """
         await self._connection.command("PING")
         self._refuse_closed("start")
@@ -126,7 +126,7 @@ class RedisEventBus(BaseBus):
     async def _store(self, event: Event, text: str, deduplicate: bool) -> None:
         """Store, index and announce in one round trip.
 
-        Keeps: REDIS-01.
+        Keeps: REDIS-01, REDIS-19, FAULT-01.
         """
         note = Note(self.instance_id, f"{self.instance_id}-{next(self._serial)}", deduplicate)
         announcement = announce(self._channels.channel(event.event_type), note)
@@ -141,7 +141,7 @@ class RedisEventBus(BaseBus):
     async def _cover(self, pattern: str | None) -> None:
         """Return when handlers of `pattern` are heard.
 
-        Keeps: REDIS-05.
+        Keeps: REDIS-05, REDIS-18.
         """
         await self._listen({self._topic(pattern)})
         await self._catch_up.welcome()

@@ -97,8 +97,10 @@ class CatchUp(Watcher, ClaimWatcher):
             connection,
             tracker_keys,
             claims=claims,
+            tracker=tracker,
             make_up=make_up,
             clock=clock,
+            in_hand=lambda: {*claims.pairs, *((event_id, handler_id) for event_id, handler_id, _ in self._unended)},
             hold=self._hold,
             is_refused=lambda: self._rest.is_set,
         )
@@ -217,7 +219,7 @@ class CatchUp(Watcher, ClaimWatcher):
     def failed_to_store(self, event: Event, error: EventStorageError) -> None:
         """The publisher gets `error`; if the server has stored and announced the event all the same, it is missed here.
 
-        Keeps: FAULT-01.
+        Keeps: FAULT-01, FAULT-05.
         """
         for each in self._registry.matching(event):
             self._loose.forget((event.event_id, each.handler_id))
@@ -337,7 +339,7 @@ class CatchUp(Watcher, ClaimWatcher):
     async def _store_ends(self) -> None:
         """Mark what was handled, and give back what was not, while the server could not be told.
 
-        Keeps: REDIS-20.
+        Keeps: REDIS-20, FAULT-08.
         """
         for claim, succeeded in tuple(self._unended.items()):
             verb = self._tracker.finish_event if succeeded else self._tracker.release_claim

@@ -140,13 +140,16 @@ class RedisConnection:
     async def run(self, script: Script, keys: Iterable[str | bytes], *arguments: str | bytes | float) -> Any:
         """The reply to a script, in one round trip from its second use on.
 
-        Keeps: REDIS-01.
+        Keeps: REDIS-01, FAULT-06.
         """
         keys = tuple(keys)
         return await self.guard(self._run(script, (len(keys), *keys, *arguments)))
 
     async def run_all(self, script: Script, calls: Iterable[tuple[str | bytes | float, ...]]) -> list[Any]:
-        """The replies to several calls of a script (number of keys, keys, arguments), in one round trip."""
+        """The replies to several calls of a script (number of keys, keys, arguments), in one round trip.
+
+        Keeps: FAULT-06.
+        """
         words = [("EVALSHA", script.digest, *call) for call in calls]
         _, *replies = await self.commands([("SCRIPT", "LOAD", script.text), *words])
         return replies
@@ -286,7 +289,7 @@ def make_client(redis_url: str) -> Redis:
 def bounds(retry: Callable[[AbstractBackoff, int], object]) -> dict[str, Any]:
     """The settings of a pool that bound every wait; `retry` is the class that retries in its kind of client.
 
-    Keeps: REDIS-07.
+    Keeps: REDIS-07, FAULT-02, FAULT-03, FAULT-04.
     """
     options: dict[str, Any] = {"protocol": 2} if "protocol" in inspect.signature(Redis.__init__).parameters else {}
     return {

@@ -12,11 +12,12 @@ from lastbus._backends.redis.keys import TrackerKeys
 from lastbus._backends.redis.missed import Pair, Recent
 from lastbus._backends.redis.standing import Standing, State, standings
 from lastbus._clock import Clock
-from lastbus._dispatch.claims import Claims
+from lastbus._dispatch.claims import Claim, Claims
 from lastbus._dispatch.intake import Handlers
 from lastbus._dispatch.registry import Registration
 from lastbus._errors import EventStorageError
 from lastbus._model.event import Event
+from lastbus._ports.tracker import EventProcessingTracker
 
 logger = logging.getLogger("lastbus.redis")
 
@@ -29,6 +30,9 @@ MakeUp = Callable[[Event, Handlers], Awaitable[list[asyncio.Future[Any]]]]
 class HandingOn:
     """Hands on for one bus. `hold` gets each pair that somebody else holds; while `is_refused`, nothing starts.
 
+    A pair `in_hand` has its delivery already. A claim of this bus on any other was granted by a server that could not
+    say so: it is given back.
+
     `recent` says when an event was handed on to wildcard handlers (True) or to others (False).
     """
 
@@ -38,8 +42,10 @@ class HandingOn:
         keys: TrackerKeys,
         *,
         claims: Claims,
+        tracker: EventProcessingTracker,
         make_up: MakeUp,
         clock: Clock,
+        in_hand: Callable[[], set[Pair]],
         hold: Callable[[Pair], None],
         is_refused: Callable[[], bool],
     ) -> None:
@@ -47,8 +53,11 @@ class HandingOn:
         self._connection: Final = connection
         self._keys: Final = keys
         self._claims: Final = claims
+        self._tracker: Final = tracker
+        self._orphans: Final[list[Claim]] = []
         self._make_up: Final = make_up
         self._clock: Final = clock
+        self._in_hand: Final = in_hand
         self._hold: Final = hold
         self._is_refused: Final = is_refused
         self._running: set[asyncio.Future[Any]] = set()
@@ -60,12 +69,13 @@ class HandingOn:
     async def hand_on(self, wanted: Sequence[tuple[Event, Handlers]]) -> None:
         """Hand each event to those of its handlers to whom it is owed, in the order given.
 
-        Keeps: REDIS-17, REDIS-20.
+        Keeps: REDIS-17, REDIS-20, FAULT-01.
         """
         wanted = [(event, handlers) for event, handlers in wanted if handlers]
         asked = [(event.event_id, [each.handler_id for each in handlers]) for event, handlers in wanted]
         found = await standings(self._connection, self._keys, self._clock.time(), asked)
-        mine = self._claims.pairs
+        mine = self._in_hand()
+        self._orphans.clear()
         owed = [
             (
                 event,
@@ -73,18 +83,23 @@ class HandingOn:
             )
             for (event, handlers), answers in zip(wanted, found, strict=True)
         ]
+        for claim in self._orphans:
+            await self._tracker.release_claim(*claim)
         for event, creditors in owed:
             if creditors:
                 await self._start(event, tuple(creditors))
 
     def _owes(self, event: Event, handler: Registration, standing: Standing, mine: set[Pair]) -> bool:
-        """Whether the handler is to get the event now; not what runs here, though its claim may have lapsed.
+        """Whether the handler is to get the event now; not what is in hand here, though its claim may have lapsed.
 
-        Keeps: REDIS-20, FAULT-08.
+        Keeps: REDIS-20, FAULT-01, FAULT-08.
         """
         pair = (event.event_id, handler.handler_id)
         if pair in mine:
             return False
+        if standing.state is State.HELD and self._claims.is_ours(standing.note):
+            self._orphans.append((*pair, standing.note))
+            return True
         if standing.state is State.HELD:
             self._hold(pair)
         elif standing.state is State.BROKEN:

@@ -169,7 +169,7 @@ class Listener:
     def go_deaf(self) -> None:
         """Nothing is heard from now on, and perhaps for a while already; harmless when called again.
 
-        Keeps: REDIS-17.
+        Keeps: REDIS-17, FAULT-04.
         """
         if self._is_alive:
             self._is_alive = False
@@ -226,7 +226,7 @@ class Listener:
     async def _hear(self) -> None:
         """Read until the connection breaks or the server has been silent for too long.
 
-        Keeps: REDIS-07.
+        Keeps: REDIS-07, FAULT-04.
         """
         self._held = await self._connection.listening_client()
         self._pubsub = pubsub = self._held.client.pubsub()
@@ -373,7 +373,7 @@ class Listener:
     async def _rest(self) -> None:
         """Wait before the next attempt, longer each time; a sign of life of the server ends it early.
 
-        Keeps: REDIS-07.
+        Keeps: REDIS-07, FAULT-07.
         """
         self._note_time()
         delay = min(RECONNECT_FIRST_SECONDS * 2 ** min(self._failures, 32), RECONNECT_SECONDS_MAX)

@@ -1,6 +1,8 @@
 """Standing: how a pair of event and handler stands at the server, and since when a handler's id is known there.
 
 Done is what is marked, and what the event's history calls a success: a delivery without deduplication leaves no mark.
+
+Keeps: REDIS-18, REDIS-19, REDIS-20, FAULT-07, FAULT-08.
 """
 
 from __future__ import annotations
