@@ -149,6 +149,42 @@ async def test_a_failing_step_is_named_stores_nothing_and_is_delivered_again(
     assert (await shop.state("e1")).results == {"order": "ordered"}
 
 
+@pytest.mark.guarantee("FLOW-21")
+async def test_a_step_that_is_cancelled_by_its_own_doing_fails_and_ends_no_worker(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def order(_: Any) -> None:
+        waiting = asyncio.get_running_loop().create_future()
+        waiting.cancel()
+        await waiting
+
+    shop.flow = Flow("purchase", [Step("order", order)])
+    shop.queue = ListQueue()
+    await start_flow(shop.queue, "purchase", execution_id="e1")
+    await start_flow(shop.queue, "purchase", execution_id="e2")
+
+    await shop.work()
+
+    assert shop.queue.acked == []
+    assert [each.getMessage().split()[4] for each in caplog.records if each.levelname == "ERROR"] == ["e1", "e2"]
+
+
+async def test_a_worker_that_is_stopped_cancels_its_step_and_leaves_its_task(shop: Shop) -> None:
+    step = Gate()
+    shop.flow = Flow("purchase", [Step("order", lambda _: step.hold(shop.approval("e1")))])
+    shop.queue = ListQueue()
+    await start_flow(shop.queue, "purchase", execution_id="e1")
+    worker = shop.worker()
+    await worker.start()
+    await step.has_entered()
+
+    await worker.stop()
+
+    assert len(step.cancelled) == 1
+    assert shop.queue.acked == []
+    assert not worker.is_running
+
+
 class KeptQueue(ListQueue):
     """A queue that notes how often its task was kept."""
 

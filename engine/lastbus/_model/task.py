@@ -36,7 +36,10 @@ class FlowTask(BaseModel):
 
     @classmethod
     def decode(cls, text: str | bytes) -> FlowTask:
-        """The task that `encode` wrote; `EventError` for anything that is not one."""
+        """The task that `encode` wrote; `EventError` for anything that is not one.
+
+        Keeps: FLOW-18.
+        """
         try:
             task = cls.model_validate(json.loads(text))
             if task.type == "resume":

@@ -7,6 +7,7 @@ the state, so that a task that comes again after that changes nothing.
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
@@ -22,6 +23,7 @@ from lastbus._services.bus import StoringBus
 from lastbus._services.flow import ExecutionContext, Flow, Node
 from lastbus._services.periodic import Periodic
 from lastbus._services.strategy import DistributedStrategy
+from lastbus._tasks import spawn
 
 logger = logging.getLogger("lastbus.services")
 
@@ -77,6 +79,7 @@ class FlowWorker(Periodic):
         self._queue: Final = queue
         self._executions: Final = executions
         self._strategy: Final = DistributedStrategy()
+        self._doing: Final[dict[asyncio.Task[Any], None]] = {}
 
     async def _round(self) -> None:
         while await self.work_once():
@@ -92,7 +95,7 @@ class FlowWorker(Periodic):
             return False
         try:
             async with _Keeper(self._queue, delivery.entry_id, self._clock):
-                is_done = await self._do(delivery.task)
+                is_done = await self._attempt(delivery.task)
         except Exception:  # Steps are user code, and stores may be away for a while: the queue decides when to give up.
             shown = (delivery.entry_id, delivery.task.execution_id, delivery.times)
             logger.exception("task %s of execution %s failed at its delivery %d", *shown)
@@ -100,6 +103,24 @@ class FlowWorker(Periodic):
         if is_done:
             await self._queue.ack(delivery.entry_id)
         return True
+
+    async def _attempt(self, task: FlowTask) -> bool:
+        """`_do` in a task of its own, so that a step which is cancelled by its own doing fails, and ends no worker.
+
+        Keeps: FLOW-21.
+        """
+        name = f"lastbus task of execution {task.execution_id}"
+        doing = spawn(self._do(task), name=name, owner=self._doing, label=None, on_done=self._doing.pop)
+        try:
+            await asyncio.wait({doing})
+        except asyncio.CancelledError:
+            doing.cancel()
+            await asyncio.wait({doing})
+            doing.cancelled() or doing.exception()
+            raise
+        if doing.cancelled():
+            raise FlowExecutionException(task.execution_id, "a step was cancelled")
+        return bool(doing.result())
 
     async def _do(self, task: FlowTask) -> bool:
         """Whether the task is done with, by this call or before.
