@@ -65,6 +65,18 @@ def test_a_replay_without_survivors_exits_0_and_can_be_read_by_programs(lastbus,
     assert [result["verdict"] for result in body["results"]] == ["killed"]
 
 
+@pytest.mark.guarantee("MUT-30")
+def test_a_kill_of_what_survived_the_last_time_is_repeated(lastbus, sample, tmp_path):
+    sample.mutate("add", new="return two + one")
+    assert lastbus("replay")[0] == 1
+
+    once = f"from pathlib import Path; new = not Path({str(tmp_path / 'seen')!r}).exists()"
+    sample.mutate("add", new=f"{once}\n    Path({str(tmp_path / 'seen')!r}).touch()\n    return 0 if new else 5")
+    _, out, _ = lastbus("replay")
+
+    assert out.splitlines()[:2] == ["flaky            add", "  first killed, then survived: every killer passed"]
+
+
 @pytest.mark.guarantee("MUT-20")
 def test_the_exit_code_of_a_replay_comes_from_its_outcome(lastbus, sample):
     sample.mutate("add-same", new="return two + one")

@@ -263,3 +263,35 @@ def test_a_killer_that_does_not_pass_warm_is_never_judged_warm(sample):
 
     assert list(outcome.baseline.cold) == [ADD]
     assert [(result.verdict, result.how) for result in outcome.results] == [("killed", "warm"), ("killed", "fresh")]
+
+
+def counting(file: Path, then: str) -> str:
+    """Code that finds out how often it ran before, as `n`."""
+    return (
+        f"from pathlib import Path; file = Path({str(file)!r}); n = file.stat().st_size if file.exists() else 0\n    "
+        f"file.write_text('x' * (n + 1))\n    {then}"
+    )
+
+
+@pytest.mark.guarantee("MUT-30")
+def test_a_kill_that_does_not_happen_again_is_flaky(sample, tmp_path):
+    sample.mutate("now-and-then", new=counting(tmp_path / "n", "return one + two if n % 2 else 0"))
+    sample.mutate("always", new="return 0")
+
+    assert sample.verdicts() == {"always": "killed", "now-and-then": "killed"}
+    (tmp_path / "n").unlink()
+    assert sample.verdicts(confirm=1) == {"always": "killed", "now-and-then": "flaky"}
+    (tmp_path / "n").unlink()
+    assert sample.verdicts(suspects=["now-and-then"]) == {"always": "killed", "now-and-then": "flaky"}
+
+
+@pytest.mark.guarantee("MUT-30")
+def test_a_killer_that_fails_unmutated_after_its_baseline_is_flaky(sample, tmp_path):
+    unstable = counting(tmp_path / "n", "assert n < 1")
+    sample.write("tests/test_shop.py", TESTS.replace("assert shop.add(2, 3) == 5", unstable))
+    sample.mutate("wrong")
+
+    outcome = sample.replay(confirm=1)
+
+    assert [str(result.verdict) for result in outcome.results] == ["flaky"]
+    assert "unmutated, after the baseline" in outcome.results[0].judgement.reason

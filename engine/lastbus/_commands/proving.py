@@ -56,6 +56,9 @@ Fresh = Annotated[
     ),
 ]
 Audit = Annotated[int, typer.Option("--audit", min=0, help="Replay so many of the verdicts that could be reused.")]
+Confirm = Annotated[
+    int, typer.Option("--confirm", min=0, help="Repeat each kill so many times, mutated and not: flaky ones show.")
+]
 Seed = Annotated[int | None, typer.Option("--audit-seed", help="Draw the sample of an audit again.")]
 
 EXITS = (
@@ -83,6 +86,7 @@ def replay(
     fresh: Fresh = None,
     audit: Audit = 0,
     audit_seed: Seed = None,
+    confirm: Confirm = 0,
 ) -> None:
     """Replay the chosen mutations, or all; the exit code is the verdict.
 
@@ -109,7 +113,7 @@ def replay(
             out().print(f"nothing to replay: no mutation, anchored function or killer changed since {changed_since}")
     facts = run_facts(project, selected, catalogue, part) if json_file else {}
     mutations = part.of(selected) if part and selected else selected
-    done = _replayed(project, mutations, python, jobs, isolated, use)
+    done = _replayed(project, mutations, python, jobs, isolated, use, confirm)
     if json_file is not None:
         write_json(json_file, done, facts)
     if report is not None or _on_github():
@@ -163,6 +167,7 @@ def prove(
     fresh: Fresh = None,
     audit: Audit = 0,
     audit_seed: Seed = None,
+    confirm: Confirm = 0,
 ) -> None:
     """The replay decides the exit code; after a clean one, so do the ledger and the frozen bodies.
 
@@ -178,7 +183,7 @@ def prove(
         refuse_foreign(report)
     use = Use.chosen(fresh, audit, audit_seed, report is not None, os.environ)
     project = Project.load()
-    done = _replayed(project, select(load_all(project)), python, jobs, isolated, use)
+    done = _replayed(project, select(load_all(project)), python, jobs, isolated, use, confirm)
     book = ledger.read(project)
     for line in (*book.errors, *(f"{row.statement.id} unpinned: {row.reasons[0]}" for row in book.unpinned)):
         out().print(line)
@@ -207,15 +212,27 @@ def _reported(project: Project, outcome: Outcome, book: Ledger, folder: Path | N
 
 
 def _replayed(
-    project: Project, mutations: Sequence[Mutation], python: str, jobs: int, isolated: bool, use: Use
+    project: Project,
+    mutations: Sequence[Mutation],
+    python: str,
+    jobs: int,
+    isolated: bool,
+    use: Use,
+    confirm: int,
 ) -> Replayed:
-    """Replay with progress on the terminal what the history does not know, and print the summary."""
-    from lastbus.proof import history
+    """Replay with progress on the terminal what the history does not know, and print the summary.
+
+    What was no kill the last time must be one more than once.
+    Keeps: MUT-30.
+    """
+    from lastbus.proof import history, record
     from lastbus.proof.replay import replay as run
+
+    suspects = [name for name, entry in record.load(project).items() if entry.verdict != "killed"]
 
     def told(left: Sequence[Mutation]) -> Outcome:
         with progress(len(left)) as tell:
-            return run(project, left, python, jobs, isolated, tell)
+            return run(project, left, python, jobs, isolated, tell, confirm, suspects)
 
     done = history.replay(project, mutations, python, use, told)
     for line in history_lines(done, use):

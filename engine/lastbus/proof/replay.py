@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
@@ -30,6 +30,7 @@ from lastbus.proof.verdict import (
     Verdict,
     agreed,
     exit_code,
+    flaky,
     judge,
     settle,
     wants_second_run,
@@ -37,6 +38,8 @@ from lastbus.proof.verdict import (
 
 PATIENCE: Final = 3.0
 """How much longer than its limit a run may take when it is alone, before it counts as hanging."""
+SUSPICION: Final = 2
+"""How often a kill is repeated if the verdict before it was another."""
 RED_BASELINE: Final = 3
 Progress = Callable[["Result"], None]
 Texts = Mapping[str, str]
@@ -116,10 +119,13 @@ def replay(
     jobs: int = 1,
     isolated: bool = False,
     progress: Progress = lambda _: None,
+    confirm: int = 0,
+    suspects: Collection[str] = (),
 ) -> Outcome:
     """Replay `mutations` and tell what each of them met. The tree itself is only read.
 
-    Whatever ends this call, an interrupt included, no process of it is left behind.
+    A kill is repeated `confirm` times, and that of a mutation in `suspects` some times anyway. Whatever ends this call,
+    an interrupt included, no process of it is left behind.
     Keeps: MUT-06, MUT-07, MUT-15.
     """
     began = time.monotonic()
@@ -138,7 +144,9 @@ def replay(
             with threads_for(slots) as pool:
                 list(pool.map(Slot.preload, slots, [list(baseline.modules)] * len(slots)))
             outcome.startup_seconds = time.monotonic() - began
-            outcome.results = _Round(project, slots, baseline, progress).play(mutations)
+            looks = {suspect: max(confirm, SUSPICION) for suspect in suspects}
+            confirmations = {one.id: looks.get(one.id, confirm) for one in mutations}
+            outcome.results = _Round(project, slots, baseline, progress, confirmations).play(mutations)
         outcome.wall_seconds = time.monotonic() - began
         return outcome
 
@@ -146,8 +154,16 @@ def replay(
 class _Round:
     """Mutations spread over slots: all once, then second runs, those over their limit alone at the end."""
 
-    def __init__(self, project: Project, slots: Sequence[Slot], baseline: Baseline, progress: Progress) -> None:
+    def __init__(
+        self,
+        project: Project,
+        slots: Sequence[Slot],
+        baseline: Baseline,
+        progress: Progress,
+        confirmations: Mapping[str, int],
+    ) -> None:
         self._project = project
+        self._confirmations = confirmations
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
         for slot in slots:
             self._free.put(slot)
@@ -187,10 +203,26 @@ class _Round:
         if doubt is not None:
             return Result(mutation, doubt, 0.0)
         first, run = self._run(mutation, texts)
-        if first.verdict is Verdict.TIMEOUT or not wants_second_run(first, mutation.expect):
+        if first.verdict is Verdict.KILLED:
+            first = self._repeated(mutation, texts, first, run.how)
+        if first.verdict in (Verdict.TIMEOUT, Verdict.FLAKY) or not wants_second_run(first, mutation.expect):
             return Result(mutation, first, time.monotonic() - began, run.log, how=run.how)
         result = self._confirmed(mutation, texts, first, run)
         return replace(result, seconds=time.monotonic() - began)
+
+    def _repeated(self, mutation: Mutation, texts: Texts, kill: Judgement, how: How) -> Judgement:
+        """A kill that is to be confirmed: the killers must fail again each time, and pass each time unmutated.
+
+        Keeps: MUT-30.
+        """
+        for _ in range(self._confirmations[mutation.id]):
+            again, _ = self._run(mutation, texts, how=how)
+            if again.verdict is not Verdict.KILLED:
+                return flaky([kill, again])
+            unmutated, _ = self._run(mutation, {}, how=how)
+            if unmutated.verdict is not Verdict.SURVIVED:
+                return Judgement(Verdict.FLAKY, f"unmutated, after the baseline: {unmutated.reason}")
+        return kill
 
     def _confirmed(self, mutation: Mutation, texts: Texts, first: Judgement, run: Run) -> Result:
         """What a run in isolation makes of `first`. If they differ, each is asked once more: is it the place, or luck?

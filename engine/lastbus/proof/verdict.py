@@ -225,7 +225,7 @@ def settle(first: Judgement, second: Judgement, second_was_late: bool) -> Judgem
         return second
     if first.verdict is second.verdict:
         return second
-    return _flaky([first, second])
+    return flaky([first, second])
 
 
 def agreed(firsts: Sequence[Judgement], isolated: Sequence[Judgement]) -> Judgement:
@@ -237,10 +237,11 @@ def agreed(firsts: Sequence[Judgement], isolated: Sequence[Judgement]) -> Judgem
     """
     if len({one.verdict for one in firsts}) == len({one.verdict for one in isolated}) == 1:
         return isolated[-1]
-    return _flaky([*firsts, *isolated])
+    return flaky([*firsts, *isolated])
 
 
-def _flaky(looks: Sequence[Judgement]) -> Judgement:
+def flaky(looks: Sequence[Judgement]) -> Judgement:
+    """The word for looks that differ, with what each of them said."""
     first, *others = (str(one.verdict) for one in looks)
     return Judgement(Verdict.FLAKY, f"first {first}, then {', '.join(others)}: {looks[-1].reason}")
 
