@@ -273,6 +273,29 @@ async def test_a_server_that_fails_ends_the_tick_with_one_warning_and_the_next_g
     assert await raw.scan(redis.prefix) == set()
 
 
+@pytest.mark.guarantee("IDX-17")
+async def test_an_outage_is_one_warning_however_long_it_takes(
+    redis: RedisBackend,
+    spy: Spy,
+    clock: ManualClock,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    janitor = IndexJanitor(spy, [redis.event_storage().holes], clock=clock, is_wanted=lambda: True)
+    command = spy.command
+
+    async def fail(*_: Any) -> Any:
+        raise EventStorageError("gone")
+
+    for _ in range(2):
+        monkeypatch.setattr(spy, "command", fail)
+        assert [await janitor.sweep() for _ in range(3)] == [(0, 0, 1)] * 3
+        monkeypatch.setattr(spy, "command", command)
+        assert await janitor.sweep() == (0, 0, 0)
+
+    assert len(words(caplog, "WARNING")) == 2
+
+
 @pytest.mark.guarantee("IDX-25")
 async def test_what_a_tick_came_to_is_counted_and_told_in_one_line(
     redis: RedisBackend, raw: RedisConnection, janitor: IndexJanitor, caplog: pytest.LogCaptureFixture

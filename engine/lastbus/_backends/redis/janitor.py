@@ -52,12 +52,13 @@ class Round:
         self._indexes: Final[deque[Index]] = deque()
         self._cursor = 0
         self._ids: Final[deque[bytes]] = deque()
+        self._is_down = False
 
     async def sweep(self, budget: int) -> Sweep:
         """Examine at most `budget` entries from where the last tick has stopped, until the round is over.
 
-        An index costs at least one of the budget. One that is no index at all is named and passed over; whatever else
-        goes wrong ends the tick, and the next one goes on behind it.
+        An index costs at least one of the budget. One that is no index at all is passed over; whatever else goes wrong
+        ends the tick, and the next one goes on behind it.
 
         Keeps: IDX-12, IDX-13, IDX-14, IDX-17, IDX-36.
         """
@@ -65,25 +66,37 @@ class Round:
             self._searches.extend(self._holes.prefixes.items())
         examined = pruned = errors = looks = 0
         left = budget
-        while left > 0:
-            if self._indexes:
-                index = self._indexes[0]
-                try:
-                    seen, dropped = await self._examine(index, left)
-                except EventStorageError as error:
-                    errors += 1
-                    self._leave()
-                    logger.warning("the janitor leaves out index %r of %s: %s", index.value, self._holes.name, error)
-                    if not _is_about_one_key(error):
-                        break
-                    seen = dropped = 0
-                examined, pruned, left = examined + seen, pruned + dropped, left - max(1, seen)
-            elif self._searches and looks < LOOKS_MAX:
-                looks += 1
-                await self._look()
+        while left > 0 and (self._indexes or (self._searches and looks < LOOKS_MAX)):
+            try:
+                if not self._indexes:
+                    looks += 1
+                    await self._look()
+                    self._is_down = False
+                    continue
+                seen, dropped = await self._examine(self._indexes[0], left)
+            except EventStorageError as error:
+                errors, left = errors + 1, left - 1
+                if not self._pass_over(error):
+                    break
             else:
-                break
+                examined, pruned, left = examined + seen, pruned + dropped, left - max(1, seen)
+                self._is_down = False
         return Sweep(examined, pruned, errors)
+
+    def _pass_over(self, error: EventStorageError) -> bool:
+        """Leave what is at hand; whether the server goes on serving others. An outage is one WARNING, however long.
+
+        Keeps: IDX-17.
+        """
+        place = "the server's keys"
+        if self._indexes:
+            place = f"index {self._indexes[0].value!r}"
+            self._leave()
+        is_alone = _is_about_one_key(error)
+        level = logging.DEBUG if self._is_down and not is_alone else logging.WARNING
+        logger.log(level, "the janitor of %s passes over %s: %s", self._holes.name, place, error)
+        self._is_down = not is_alone
+        return is_alone
 
     async def _look(self) -> None:
         """Take one look at the server's keys for more indexes, of one kind after the other.
@@ -154,7 +167,7 @@ class IndexJanitor:
 
         Keeps: IDX-12, IDX-25.
         """
-        parts = [await _swept(each, self.budget) for each in self._rounds]
+        parts = [await each.sweep(self.budget) for each in self._rounds]
         whole = Sweep(*map(sum, zip(*parts, strict=True)))
         count_sweep(*whole)
         logger.info("the janitor has examined %d index entries, dropped %d, and met %d errors", *whole)
@@ -173,18 +186,6 @@ class IndexJanitor:
                 await self.sweep()
             except Exception:  # The janitor must outlive whatever it meets in a store.
                 logger.exception("the janitor failed and will start again")
-
-
-async def _swept(part: Round, budget: int) -> Sweep:
-    """A part of a tick; a server that fails costs a WARNING and one error.
-
-    Keeps: IDX-17.
-    """
-    try:
-        return await part.sweep(budget)
-    except EventStorageError as error:
-        logger.warning("the janitor found no indexes and will look again: %s", error)
-        return Sweep(0, 0, 1)
 
 
 def _is_about_one_key(error: EventStorageError) -> bool:
