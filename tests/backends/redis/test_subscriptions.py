@@ -351,3 +351,16 @@ async def test_nothing_is_logged_by_ordinary_work(redis: RedisBackend, caplog: p
     await storage.list_subscriptions()
 
     assert [record for record in caplog.records if record.name.startswith("lastbus")] == []
+
+
+@pytest.mark.guarantee("IDX-04")
+@pytest.mark.parametrize("kind", ["type:t", "correlation:c", "flow:f", "node:n"])
+async def test_an_index_without_a_time_to_live_gets_one(redis: RedisBackend, raw: RedisConnection, kind: str) -> None:
+    storage, index = redis.subscription_storage(), f"{redis.prefix}subscription:{kind}"
+    fields = {"correlation_id": "c", "flow_id": "f", "node_id": "n"}
+    await storage.store_subscription(subscription("s", **fields))
+    await raw.command("PERSIST", index)
+
+    await storage.store_subscription(subscription("u", **fields))
+
+    assert 0 < await raw.command("PTTL", index) <= 604_800_000
