@@ -49,9 +49,9 @@ def test_everything_that_is_wrong_is_told_at_once(sample):
 def test_nothing_is_wrong_with_good_mutations(sample):
     sample.write(
         "tests/test_more.py",
-        "from kit import Base\n\nclass TestMore(Base):\n    async def test_own(self): ...\n",
+        "from kit import Base\n\nclass TestMore(Base):\n    async def test_own(self): ...\n\nTestMade = kit.made()\n",
     )
-    names = ["TestMore::test_own", "TestMore::test_inherited", "TestMore::test_own[a-b]"]
+    names = ["TestMade::runTest", "TestMore::test_own", "TestMore::test_inherited", "TestMore::test_own[a-b]"]
     sample.mutate("fine", killers=[f"tests/test_more.py::{name}" for name in names])
 
     assert anchors.check(sample.project) == (1, [])

@@ -38,6 +38,10 @@ def test_a_document_states_an_id_its_title_and_its_sentence():
     assert (second.id, second.declared, second.sentence) == ("SUM-02", "nobody can.", "")
 
 
+def test_a_document_without_a_heading_states_nothing():
+    assert statements("a.md", "More to come.\n") == statements("a.md", "") == []
+
+
 def test_docstrings_of_modules_classes_and_functions_keep_ids():
     source = '''
 """Module.

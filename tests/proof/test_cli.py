@@ -10,7 +10,7 @@ from collections.abc import Callable
 import pytest
 
 from lastbus import cli
-from tests.proof.sample import DOCS, FULL, TESTS, Sample
+from tests.proof.sample import ADD, DOCS, FULL, TESTS, Sample
 
 Lastbus = Callable[..., tuple[int, str, str]]
 
@@ -31,6 +31,13 @@ def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     return run
 
 
+def commit(sample: Sample) -> None:
+    """Put the sample under version control, all of it committed."""
+    who = ["-c", "user.name=a", "-c", "user.email=b"]
+    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "one"]):
+        subprocess.run(["git", *command], cwd=sample.root, check=True)
+
+
 @pytest.mark.parametrize(
     "command",
     [
@@ -43,6 +50,7 @@ def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         ["frozen", "history"],
         ["merge"],
         ["mutations", "check"],
+        ["mutations", "new"],
     ],
     ids=" ".join,
 )
@@ -180,9 +188,7 @@ def test_shards_are_replayed_apart_and_added_up(lastbus, sample):
 @pytest.mark.guarantee("MUT-46")
 def test_a_replay_of_what_changed_says_when_nothing_did(lastbus, sample):
     sample.mutate("add-wrong")
-    who = ["-c", "user.name=a", "-c", "user.email=b"]
-    for command in (["init", "-q"], ["add", "."], [*who, "commit", "-qm", "one"]):
-        subprocess.run(["git", *command], cwd=sample.root, check=True)
+    commit(sample)
 
     code, out, _ = lastbus("replay", "--changed-since", "HEAD")
     assert code == 0
@@ -191,6 +197,44 @@ def test_a_replay_of_what_changed_says_when_nothing_did(lastbus, sample):
     sample.mutate("add-same", new="return two + one")
     assert lastbus("replay", "--changed-since", "HEAD")[1].startswith("survived         add-same")
     assert lastbus("replay", "--changed-since", "nowhere")[0] == 2
+
+
+@pytest.mark.guarantee("MUT-52", "MUT-53")
+def test_an_edit_becomes_a_mutation_that_is_replayed_at_once(lastbus, sample):
+    commit(sample)
+    code = sample.project.read("src/shop.py")
+    sample.write("src/shop.py", code.replace("one + two", "one - two"))
+
+    code_of_exit, out, err = lastbus("mutations", "new", "add-minus", "--guarantee", "SUM-01")
+
+    assert err == "looking for tests marked with SUM-01 that run src/shop.py:11\n"
+    assert out.splitlines() == [
+        "wrote mutations/sum/add-minus.json",
+        f"  killer {ADD}",
+        "  tests that run the changed lines",
+        "killed           add-minus",
+        "the edit is still in src/shop.py: `git restore src/shop.py` takes it back",
+    ]
+    assert code_of_exit == 0
+    assert "one - two" in sample.project.read("src/shop.py")
+
+
+@pytest.mark.guarantee("MUT-52")
+def test_an_edit_is_taken_back_only_when_it_is_asked_for(lastbus, sample):
+    commit(sample)
+    code = sample.project.read("src/shop.py")
+    sample.write("src/shop.py", code.replace("one + two", "two + one"))
+    new = ("mutations", "new", "add-turned", "--guarantee", "SUM-01", "--killer", ADD, "--restore")
+
+    code_of_exit, out, _ = lastbus(*new, "--summary", "The sum is turned.", "--group", "shop")
+
+    assert code_of_exit == 1
+    assert out.splitlines()[-2:] == [
+        "  mutations/shop/add-turned.json -> src/shop.py",
+        "sharpen a test, or name another with --killer; until then add-turned is no proof",
+    ]
+    assert sample.project.read("src/shop.py") == code
+    assert lastbus("replay")[0] == 1
 
 
 @pytest.mark.guarantee("MUT-19", "MUT-20")

@@ -24,7 +24,8 @@ from lastbus.proof.mutation import Edit, Mutation, Unfit, apply, read_all, texts
 ALIKE_MIN: Final = 0.7
 """Text that is less alike than this is not worth suggesting."""
 PLACES_MAX: Final = 5
-_TEST: Final = re.compile(r"^\s*(?:async\s+def|def|class)\s+(\w+)\s*([(:])", re.MULTILINE)
+_TEST: Final = re.compile(r"^\s*(?:(?:async\s+def|def|class)\s+(\w+)\s*[(:]|(\w+)\s*=)", re.MULTILINE)
+_CLASS: Final = re.compile(r"\s*(?:class\s+\w+\s*\(|\w+\s*=)")
 
 
 @dataclass(frozen=True)
@@ -131,7 +132,7 @@ def unknown_killers(project: Project, mutation: Mutation) -> Iterator[Fault]:
 
 
 def _undefined(text: str, names: Sequence[str]) -> str:
-    """The first of `names` that `text` does not define; a class with bases may have inherited the rest."""
+    """The first of `names` that `text` does not define; a class with bases, or made by a call, may have the rest."""
     defined = _defined(text)
     for name in names:
         if name not in defined:
@@ -143,11 +144,8 @@ def _undefined(text: str, names: Sequence[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _defined(text: str) -> dict[str, str]:
-    """The functions and classes that a module defines anywhere, and whether a class has bases."""
-    return {
-        match[1]: "inherits" if match[0].lstrip().startswith("class") and match[2] == "(" else "defined"
-        for match in _TEST.finditer(text)
-    }
+    """The names that a module defines anywhere, and whether one is a class with bases or what is called like one."""
+    return {match[1] or match[2]: "inherits" if _CLASS.match(match[0]) else "defined" for match in _TEST.finditer(text)}
 
 
 def places_for(project: Project, edit: Edit) -> tuple[Place, ...]:

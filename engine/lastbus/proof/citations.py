@@ -9,6 +9,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Final, TypeAlias
 
 from lastbus.proof.mutation import GUARANTEE
@@ -51,7 +52,7 @@ def statements(file: str, text: str) -> list[Statement]:
     lines = text.splitlines()
     starts = [number for number, line in enumerate(lines) if line.startswith("#")]
     found = []
-    for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
+    for start, end in pairwise([*starts, len(lines)]):
         heading = _HEADING.match(lines[start])
         if heading:
             body = [line.strip() for line in lines[start + 1 : end]]
