@@ -20,6 +20,7 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -88,10 +89,12 @@ def gate(project: Project, tried: Sequence[Tried], show: Callable[[str], str]) -
     Keeps: MUT-70.
     """
     print(", ".join(f"{count} {word}" for word, count in sorted(Counter(one.word for one in tried).items())))
+    unnoticed = [one for one in tried if one.word in UNNOTICED]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:  # Each look is a process of its own.
+        changes = list(pool.map(lambda one: accepted.change_of(show(one.name)), unnoticed))
     survivors = [
-        accepted.Mutant("mutmut", one.file, one.function, accepted.change_of(show(one.name)))
-        for one in tried
-        if one.word in UNNOTICED
+        accepted.Mutant("mutmut", one.file, one.function, change)
+        for one, change in zip(unnoticed, changes, strict=True)
     ]
     complaints = list(accepted.review(project, "mutmut", {(one.file, one.function) for one in tried}, survivors))
     for complaint in complaints:

@@ -69,3 +69,11 @@ def test_a_mapping_without_a_type_is_refused() -> None:
 def test_anything_else_is_a_type_error(bad: Any) -> None:
     with pytest.raises(TypeError, match=r"Event.*mapping"):
         normalize(bad, {})
+
+
+@pytest.mark.guarantee("CORE-38")
+def test_a_refusal_names_what_was_handed_in() -> None:
+    with pytest.raises(ValueError, match=r"unexpected keywords: a, b$"):
+        normalize(Event("t"), {"b": 1, "a": 2})
+    with pytest.raises(TypeError, match=r"got list$"):
+        normalize(["t"], {})  # type: ignore[arg-type]

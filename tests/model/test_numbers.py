@@ -8,7 +8,13 @@ from typing import Any
 
 import pytest
 
-from lastbus._model.numbers import check_bound, check_count, check_optional_seconds, check_seconds
+from lastbus._model.numbers import (
+    check_bound,
+    check_count,
+    check_optional_seconds,
+    check_positive_seconds,
+    check_seconds,
+)
 
 NEVER_A_NUMBER = [math.nan, math.inf, -math.inf, "1", None, True, [1], 10**400, 10**5000]
 
@@ -84,3 +90,40 @@ def test_what_was_handed_in_is_shown_shortly(bad: Any, shown: str) -> None:
         check_seconds("grace", bad)
 
     assert str(caught.value).endswith(shown)
+
+
+@pytest.mark.guarantee("CORE-36")
+def test_a_limit_that_must_be_above_zero_comes_back_as_a_float() -> None:
+    assert [check_positive_seconds("grace", good) for good in (1, 0.5)] == [1.0, 0.5]
+    assert isinstance(check_positive_seconds("grace", 1), float)
+
+
+@pytest.mark.guarantee("CORE-36")
+@pytest.mark.parametrize(
+    ("bad", "words"),
+    [
+        (0, "more than 0 seconds, got 0"),
+        (0.0, "more than 0 seconds, got 0.0"),
+        (-1, "0 or more, got -1"),
+        (None, "None"),
+    ],
+)
+def test_a_limit_that_must_be_above_zero_is_refused_by_name(bad: Any, words: str) -> None:
+    with pytest.raises(ValueError, match=r"^grace must be ") as caught:
+        check_positive_seconds("grace", bad)
+
+    assert str(caught.value).endswith(words)
+
+
+@pytest.mark.guarantee("CORE-36")
+def test_a_count_is_one_or_more_unless_said_otherwise() -> None:
+    assert check_count("limit", 1) == 1
+    assert check_count("limit", 0, at_least=0) == 0
+    with pytest.raises(ValueError, match=r"^limit must be a whole number, 1 or more, got 0$"):
+        check_count("limit", 0)
+
+
+@pytest.mark.guarantee("CORE-36")
+def test_a_bound_that_is_refused_is_shown() -> None:
+    with pytest.raises(ValueError, match=r"^since must be a finite number or None, got 'now'$"):
+        check_bound("since", "now")
