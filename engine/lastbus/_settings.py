@@ -123,7 +123,23 @@ CATCH_UP: Final = Setting(
     clamp=(1, 2**53 // 1000),
 )
 CATCH_UP_OFF: Final = Switch("PLAITA_DISABLE_EVENT_CATCH_UP", "no bus makes up for events; read when a bus is made")
+RECONCILE_INTERVAL: Final = Setting(
+    "PLAITA_EVENT_RECONCILE_INTERVAL",
+    "pause between two looks of the event reconciler; read when one is made without `interval`",
+    default=300,
+    unit="seconds",
+    at_least=0,
+    clamp=(0.1, 86_400),
+)
+RECONCILE_BACKFILL: Final = Setting(
+    "PLAITA_EVENT_RECONCILE_BACKFILL",
+    "how far back the first look of the event reconciler goes; read when one is made without `backfill_seconds`",
+    default=3600,
+    unit="seconds",
+    at_least=1,
+    clamp=(1, 2**53 // 1000),
+)
 EXPERIMENTAL_DB: Final = Switch("PLAITA_ALLOW_EXPERIMENTAL_DB", "the SQL back end may be made")
 
-SETTINGS: Final = (EVENT_TTL, CATCH_UP, SWEEP_BUDGET, SWEEP_INTERVAL)
+SETTINGS: Final = (EVENT_TTL, CATCH_UP, SWEEP_BUDGET, SWEEP_INTERVAL, RECONCILE_INTERVAL, RECONCILE_BACKFILL)
 SWITCHES: Final = (SWEEP_OFF, PRUNE_ON_WRITE_OFF, CATCH_UP_OFF, EXPERIMENTAL_DB)

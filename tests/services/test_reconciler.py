@@ -8,7 +8,7 @@ from lastbus import Event
 from lastbus.services import EventNode, EventReconciler, Flow
 from lastbus.testing import ManualClock
 from tests._backends import Backend
-from tests.services.shop import Shop
+from tests.services.shop import Shop, soon
 
 HOUR = 3600
 
@@ -101,6 +101,32 @@ async def test_an_event_that_fails_stops_no_other_and_holds_the_cursor_until_it_
     assert "b" in replay.since()
     await service.scan_once()
     assert replay.since() == []
+
+
+@pytest.mark.guarantee("FLOW-14")
+async def test_how_often_and_how_far_back_is_a_setting(
+    backend: Backend, clock: ManualClock, replay: Replay, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PLAITA_EVENT_RECONCILE_INTERVAL", "7")
+    monkeypatch.setenv("PLAITA_EVENT_RECONCILE_BACKFILL", "50")
+    await store(backend, clock, ("old", 51), ("new", 50))
+
+    async with reconciler(backend, clock, replay):
+        await soon(lambda: 7 in clock.sleeps)
+
+    assert replay.since() == ["new"]
+
+
+@pytest.mark.guarantee("FLOW-14")
+async def test_without_a_setting_the_first_look_goes_an_hour_back_and_the_next_is_in_five_minutes(
+    backend: Backend, clock: ManualClock, replay: Replay
+) -> None:
+    await store(backend, clock, ("old", HOUR + 1), ("new", HOUR))
+
+    async with reconciler(backend, clock, replay):
+        await soon(lambda: 300 in clock.sleeps)
+
+    assert replay.since() == ["new"]
 
 
 class FailingStorage:

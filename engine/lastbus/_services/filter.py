@@ -37,8 +37,8 @@ class EventFilter:
         event_bus: StoringBus,
         queue: TaskQueue,
         *,
-        reconcile_seconds: float = 300.0,
-        backfill_seconds: float = 3600.0,
+        reconcile_seconds: float | None = None,
+        backfill_seconds: float | None = None,
         timeout_check_seconds: float = 10.0,
         clock: Clock | None = None,
     ) -> None:

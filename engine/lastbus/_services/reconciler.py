@@ -15,6 +15,7 @@ from lastbus._model.event import Event
 from lastbus._model.numbers import check_count, check_seconds
 from lastbus._ports.storage import EventStorage
 from lastbus._services.periodic import Periodic
+from lastbus._settings import RECONCILE_BACKFILL, RECONCILE_INTERVAL
 
 logger = logging.getLogger("lastbus.services")
 
@@ -36,15 +37,23 @@ class EventReconciler(Periodic):
         event_storage: EventStorage,
         replay: Callable[[Event], Awaitable[int]],
         *,
-        interval: float = 300.0,
-        backfill_seconds: float = 3600.0,
+        interval: float | None = None,
+        backfill_seconds: float | None = None,
         batch_size: int = 200,
         clock: Clock | None = None,
     ) -> None:
-        super().__init__(interval, clock)
+        """None: what `PLAITA_EVENT_RECONCILE_INTERVAL` and `PLAITA_EVENT_RECONCILE_BACKFILL` say, 300 and 3600.
+
+        Keeps: FLOW-14.
+        """
+        super().__init__(RECONCILE_INTERVAL.read() if interval is None else interval, clock)
         self._storage = event_storage
         self._replay = replay
-        self._backfill = check_seconds("backfill_seconds", backfill_seconds)
+        self._backfill = (
+            RECONCILE_BACKFILL.read()
+            if backfill_seconds is None
+            else check_seconds("backfill_seconds", backfill_seconds)
+        )
         self._batch = check_count("batch_size", batch_size)
         self._cursor: float | None = None
 
