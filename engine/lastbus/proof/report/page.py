@@ -20,7 +20,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from lastbus.proof.config import Project
-from lastbus.proof.ledger import Row
+from lastbus.proof.ledger import Evidence, Row
 from lastbus.proof.mutation import Mutation
 from lastbus.proof.replay import Result
 from lastbus.proof.report.account import Account
@@ -157,8 +157,8 @@ def _trials(account: Account) -> Iterator[Trial]:
             mutation=one.mutation,
             verdict=one.entry.verdict if one.entry else "never replayed",
             tone="good" if one.entry and one.fresh and one.entry.verdict == one.mutation.expect else "dim",
-            note=_note(one.fresh, one.entry.python if one.entry else ""),
-            reason="",
+            note=_note(one),
+            reason=one.entry.reason.strip() if one.entry else "",
             killed_by=sorted(one.entry.killed_by) if one.entry else [],
             patch=_lines(account.patches[one.mutation.id]),
             has_log=False,
@@ -168,13 +168,15 @@ def _trials(account: Account) -> Iterator[Trial]:
 def _said(result: Result, python: str) -> str:
     if result.reused:
         return "an earlier verdict that still holds"
-    return f"{result.seconds:.2f} s on Python {python}"
+    differed = f"; two looks differed ({result.disagreement})" if result.disagreement else ""
+    return f"{result.seconds:.2f} s on Python {python}{differed}"
 
 
-def _note(fresh: bool, python: str) -> str:
-    if not python:
+def _note(one: Evidence) -> str:
+    if one.entry is None:
         return ""
-    return f"an earlier replay on Python {python}" + ("" if fresh else "; its files have changed since")
+    changed = f"; {one.changed} has changed since" if one.changed else ""
+    return f"an earlier replay on Python {one.entry.python}{changed}"
 
 
 def tone_of(result: Result) -> str:
