@@ -8,6 +8,7 @@ from lastbus._ports.executions import ExecutionStorage as ExecutionStorage
 from lastbus._ports.queue import DeadLetter as DeadLetter
 from lastbus._ports.queue import Delivery as Delivery
 from lastbus._ports.queue import TaskQueue as TaskQueue
+from lastbus._services.bus import StoringBus as StoringBus
 from lastbus._services.filter import EventFilter as EventFilter
 from lastbus._services.flow import EventNode as EventNode
 from lastbus._services.flow import ExecutionContext as ExecutionContext
