@@ -248,7 +248,7 @@ async def test_a_connection_that_is_killed_under_load_costs_nobody_an_event(
         await here.register_handler("t", own)
         publishers = Publishers(here)
 
-        for _ in range(5):
+        for _ in range(connection.RETRIES):
             await publishers.have_published(5)
             await server.command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "YES")
         await publishers.have_published(5)
@@ -474,7 +474,7 @@ class SlowReader(RedisServer):
     """A server that takes its time to read its files."""
 
     def _config(self, port: int) -> list[str]:
-        return [*super()._config(port), "key-load-delay 2000", "loading-process-events-interval-bytes 1024"]
+        return [*super()._config(port), "key-load-delay 3000", "loading-process-events-interval-bytes 1024"]
 
 
 @pytest.fixture
@@ -497,8 +497,8 @@ async def test_a_server_that_reads_its_files_refuses_and_is_found_well(slow_read
         await here.publish("t", n=1)
         await hears(recorder)
         await settled(there)
-        for number in range(1500):
-            await here._connection.command("SET", f"filler:{number}", "x" * 100)
+        fillers = {f"filler:{number}": f"{number}" * 500 for number in range(500)}
+        await here._connection.command("MSET", *(word for filler in fillers.items() for word in filler))
         await here._connection.command("SAVE")
         await asyncio.to_thread(slow_reader.kill)
 
