@@ -16,6 +16,7 @@ from lastbus.cli import main
 from lastbus.proof.bench import contest, run
 from lastbus.proof.bench.contest import Hang, Lap
 from lastbus.proof.bench.guinea import Guinea, grow
+from lastbus.proof.bench.rival import words
 from lastbus.proof.bench.standings import Standings, stand
 
 TRAPS = {"survived-s06": ("survived", "survived"), "not-run-s07": ("killed", "not-run")}
@@ -41,7 +42,7 @@ def test_ratios_are_to_the_naive_way():
     assert (naive.each_ratio, naive.total_ratio) == (1.0, 1.0)
     assert warm.each_ratio == pytest.approx(20.0)
     assert warm.total_ratio == pytest.approx(100 / (1 + 5))
-    assert floor.mutations == 100
+    assert floor.tried == 100
 
 
 def test_rounds_are_summed_up_by_their_medians():
@@ -105,6 +106,17 @@ def test_the_guinea_pig_has_as_many_mutations_as_were_asked_for(tmp_path):
     assert {one.edits for one in guinea.killable[20:40]} == {one.edits for one in guinea.killable[:20]}
 
 
+def test_the_rival_is_read_by_its_last_counts():
+    said = "⠋ 1/3  🎉 1 🫥 0  ⏰ 0\r⠙ 3/3  🎉 2 🫥 0  ⏰ 1\n1.9 mutations/second\n"
+
+    assert list(words(said).values()) == ["killed", "killed", "not killed"]
+    assert words("⠋ 1/3  🎉 1 🫥 0\rTraceback") == {}
+
+
+def test_a_rival_that_gave_up_has_no_row():
+    assert [row.name for row in stands(mutmut=Lap(0.0, 900.0, {})).rows] == ["naive", "isolated", "warm", "floor"]
+
+
 @pytest.mark.slow
 def test_a_small_run_measures_every_way(tmp_path, monkeypatch):
     """Slow: it starts pytest several times, and looks at a hang twice."""
@@ -115,6 +127,7 @@ def test_a_small_run_measures_every_way(tmp_path, monkeypatch):
         return replace(guinea, traps={"hang-s01": hang, "not-run-s07": guinea.traps["not-run-s07"]})
 
     monkeypatch.setattr(run, "grow", small)
+    monkeypatch.setattr(run, "is_installed", lambda _: False)
     monkeypatch.setattr(contest, "NAIVE_SECONDS", 3.0)
     steps: list[str] = []
     found = run.bench(sys.executable, 2, 2, 1, steps.append)

@@ -7,6 +7,7 @@ It also measures. How long a killer takes here says how long a mutation may keep
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -20,6 +21,7 @@ from lastbus.proof.verdict import How, Run, judge
 
 FIRST_LIMIT_SECONDS: Final = 120.0
 STARTUP_FLOOR_SECONDS: Final = 10.0
+SHARES_EACH: Final = 4
 FACTOR: Final = 10.0
 SETUP_FACTOR: Final = 3.0
 
@@ -70,12 +72,25 @@ def measure(slots: Sequence[Slot], killers: Sequence[str], floor_seconds: float 
     began = time.monotonic()
     baseline = Baseline(floor_seconds)
     wanted = sorted(set(killers))
-    shares = [share for share in _shares(wanted, len(slots)) if share]
+    free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
+
+    def first(share: Sequence[str]) -> tuple[Run, Notes]:
+        slot = free.get()
+        try:
+            return _first_run(slot, share)
+        finally:
+            free.put(slot)
+
     with threads_for(slots) as pool:
         list(pool.map(lambda slot: slot.collect(_there(slot, wanted)), slots))
-        for slot, share, (run, notes) in zip(slots, shares, pool.map(_first_run, slots, shares), strict=False):
+        for slot in slots:
+            free.put(slot)
+        # A fork costs little, so that whoever is free takes the next share; to import all anew costs too much for that.
+        count = len(slots) if any(slot.cold for slot in slots) else len(slots) * SHARES_EACH
+        shares = [share for share in _shares(wanted, count) if share]
+        for share, (run, notes) in zip(shares, pool.map(first, shares), strict=True):
             _note(baseline, share, run, notes)
-            baseline.startup_seconds = max(baseline.startup_seconds, slot.boot_seconds)
+    baseline.startup_seconds = max(baseline.startup_seconds, *(slot.boot_seconds for slot in slots))
     for killer in [*baseline.red, *baseline.absent]:
         _look_again(baseline, slots[0], killer)
     share_bytecode([slot.copy for slot in slots])

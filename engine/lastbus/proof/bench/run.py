@@ -9,6 +9,7 @@ from pathlib import Path
 
 from lastbus.proof.bench.contest import Lap, floor, hangs, naive, replayed
 from lastbus.proof.bench.guinea import Guinea, grow
+from lastbus.proof.bench.rival import is_installed, mutmut
 from lastbus.proof.bench.standings import Standings, stand
 
 Tell = Callable[[str], None]
@@ -18,6 +19,7 @@ def bench(python: str, count: int, jobs: int, rounds: int, tell: Tell = lambda _
     """Replay `count` mutations in every way, `rounds` times in turn, so that a busy minute hits all of them.
 
     Ways without a start-up worth naming are measured on the different mutations only: all others cost the same.
+    mutmut runs once if it is installed, on mutants of its own.
     """
     with tempfile.TemporaryDirectory(prefix="lastbus-bench-") as folder:
         guinea = grow(Path(folder).resolve() / "pig", count)
@@ -33,6 +35,9 @@ def bench(python: str, count: int, jobs: int, rounds: int, tell: Tell = lambda _
             for name in _in_turn(list(ways), number):
                 tell(f"round {number + 1} of {rounds}: {name}")
                 laps[name].append(ways[name]())
+        if is_installed(python):
+            tell("mutmut, once")
+            laps["mutmut"] = [mutmut(guinea, python, jobs)]
         tell("traps and hangs")
         return stand(count, jobs, laps, hangs(guinea, python), _traps(guinea, python, jobs))
 

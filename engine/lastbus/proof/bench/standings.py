@@ -22,7 +22,8 @@ class Row:
     """One way: medians over the rounds, and how many times quicker than the naive way it is."""
 
     name: str
-    mutations: int
+    tried: int
+    """Over all rounds."""
     startup_seconds: float
     each_seconds: float
     each_ratio: float
@@ -70,7 +71,7 @@ def stand(
     Keeps: MUT-29.
     """
     base = median(lap.each_seconds for lap in laps["naive"])
-    rows = tuple(_row(name, base, count, rounds) for name, rounds in laps.items())
+    rows = tuple(_row(name, base, count, done) for name, done in laps.items() if all(lap.words for lap in done))
     return Standings(count, jobs, len(laps["naive"]), rows, tuple(_targets(count, laps, rows, hangs, traps)), traps)
 
 
@@ -80,7 +81,7 @@ def _row(name: str, base: float, count: int, laps: Sequence[Lap]) -> Row:
     words = [word for lap in laps for word in lap.words.values()]
     return Row(
         name=name,
-        mutations=len(laps[0].words),
+        tried=len(words),
         startup_seconds=startup,
         each_seconds=each,
         each_ratio=base / each,
