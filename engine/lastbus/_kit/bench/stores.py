@@ -69,7 +69,7 @@ async def _subscriptions(sizes: Sizes, rounds: int) -> list[Figure]:
         stores = [await stack.enter_async_context(_filled_with_subscriptions(count)) for count in counts]
         await asyncio.gather(*(_ask(storage, 1) for storage, _ in stores))
         spent = [await _spent(raw, lambda storage=storage: _ask(storage, 1)) for storage, raw in stores]  # type: ignore[misc]
-        turns = [[await _cost(*store) for store in stores] for _ in range(rounds)]
+        turns = [await _costs(stores) for _ in range(rounds)]
     section = "list_subscriptions(correlation_id)"
     figures = []
     for place, count in enumerate(counts):
@@ -209,6 +209,10 @@ async def _ask(storage: Any, times: int) -> None:
     for _ in range(times):
         found = await storage.list_subscriptions(correlation_id="asked")
         assert len(found) == CANDIDATES
+
+
+async def _costs(stores: Iterable[tuple[Any, Any]]) -> list[tuple[float, float]]:
+    return [await _cost(*store) for store in stores]
 
 
 async def _cost(storage: Any, raw: Any) -> tuple[float, float]:
