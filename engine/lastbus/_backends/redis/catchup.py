@@ -289,6 +289,8 @@ class CatchUp(Watcher, ClaimWatcher):
 
         Keeps: REDIS-20.
         """
+        # A connection that died with its server is found out by this: every redis-py repeats it, but not a pipeline.
+        await self._connection.command("PING")
         if self._presence.is_ringing:
             await self._stay_known()
         await self._store_ends()
