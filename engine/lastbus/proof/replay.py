@@ -194,6 +194,10 @@ class _Round:
         return [results[mutation.id] for mutation in mutations]
 
     def _judge(self, mutation: Mutation) -> Result:
+        """One mutation, looked at as often as its verdict asks for; alone and at the end if it was over its limit.
+
+        Keeps: MUT-14, MUT-27, MUT-30.
+        """
         began = time.monotonic()
         try:
             texts = apply(mutation.edits, self._texts)
