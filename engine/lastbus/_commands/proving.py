@@ -228,9 +228,8 @@ def _replayed(
     from lastbus.proof import history, record
     from lastbus.proof.replay import replay as run
 
-    suspects = [name for name, entry in record.load(project).items() if entry.verdict != "killed"]
-
     def told(left: Sequence[Mutation]) -> Outcome:
+        suspects = [name for name, entry in record.load(project).items() if entry.verdict != "killed"]
         with progress(len(left)) as tell:
             return run(project, left, python, jobs, isolated, tell, confirm, suspects)
 

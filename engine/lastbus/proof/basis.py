@@ -33,7 +33,9 @@ class Tree:
 
     def __init__(self, project: Project) -> None:
         self.project = project
+        self._root = os.fspath(project.root)
         self._digests: dict[str, str] = {}
+        self._leanings: dict[str, set[str]] = {}
 
     def digest(self, file: str) -> str:
         """A digest of one file, or of the data files below a folder that ends with a slash; empty if there is none.
@@ -45,15 +47,18 @@ class Tree:
             self._digests[file] = "" if data is None else hashlib.sha256(data).hexdigest()[:32]
         return self._digests[file]
 
+    def know(self, mutation: Mutation) -> None:
+        """Take the text of a mutation that was read already, which is what will be put in, for that of its file."""
+        self._digests[mutation.source] = hashlib.sha256(mutation.text.encode()).hexdigest()[:32]
+
     def basis(self, mutation: Mutation) -> dict[str, str]:
         """Every file that the verdict on `mutation` rests on, with its digest.
 
         Keeps: MUT-16.
         """
+        self.know(mutation)
         files = {*mutation.files, *self._test_files(mutation.killers)}
-        digests = {file: self.digest(file) for file in sorted(files)}
-        # What was read is what will be put in, whatever an editor has saved since.
-        return {**digests, mutation.source: hashlib.sha256(mutation.text.encode()).hexdigest()[:32]}
+        return {file: self.digest(file) for file in (*sorted(files), mutation.source)}
 
     def changed(self, basis: Mapping[str, str]) -> str:
         """The first file that is not what `basis` says; empty if all are.
@@ -81,13 +86,22 @@ class Tree:
         seen = set(files)
         waiting = list(files)
         while waiting:
-            file = waiting.pop()
+            found = self._imports(waiting.pop()) - seen
+            waiting += found
+            seen |= found
+        return seen
+
+    def _imports(self, file: str) -> set[str]:
+        """What one file leans on by itself: read once, because many killers lean on the same files.
+
+        Keeps: MUT-41.
+        """
+        if file not in self._leanings:
             text = (self._bytes(file) or b"").decode("utf-8", "replace")
             found = {path for name in imported(text) for path in self._paths(name, file) if self._helps(path)}
             found |= {path for name in plugins(text) for path in self._paths(name, file)}
-            waiting += found - seen
-            seen |= found
-        return seen
+            self._leanings[file] = found
+        return self._leanings[file]
 
     def _helps(self, file: str) -> bool:
         """Whether a file is for tests rather than under test.
@@ -107,12 +121,15 @@ class Tree:
             places = [base.joinpath(*parts[:length]) for length in range(1, len(parts) + 1)]
             modules = [place.with_name(f"{place.name}.py") for place in places]
             for path in (*modules, *(place / "__init__.py" for place in (base, *places))):
-                if (self.project.root / path).is_file():
+                if os.path.isfile(f"{self._root}/{path}"):
                     yield path.as_posix()
 
     def _bytes(self, file: str) -> bytes | None:
-        path = self.project.root / file
-        return path.read_bytes() if path.is_file() else None
+        try:
+            with open(f"{self._root}/{file}", "rb") as opened:
+                return opened.read()
+        except (FileNotFoundError, NotADirectoryError, IsADirectoryError):
+            return None
 
     def _data_below(self, folder: str) -> bytes:
         """Names and contents of all files below `folder` that are neither Python nor caches."""

@@ -112,6 +112,8 @@ def holding(present: record.Present, mutations: Sequence[Mutation], python: str)
     """
     around = present.around(python)
     entries = record.load(present.project)
+    for mutation in mutations:
+        present.tree.know(mutation)
     return {
         mutation.id: entry
         for mutation in mutations

@@ -243,6 +243,7 @@ def weigh(present: record.Present, mutation: Mutation, entry: record.Entry | Non
     Keeps: MUT-16.
     """
     texts = texts_of(present.project, mutation)
+    present.tree.know(mutation)
     changed = present.changed(entry) if entry is not None else ""
     # A verdict that holds was given for these very bytes; if they had not been fit, it would say so.
     unfit = "" if entry is not None and not changed else _unfit(mutation, texts)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import fcntl
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Final
@@ -84,12 +84,13 @@ def load(project: Project) -> dict[str, Entry]:
     """The entries by mutation id; an unreadable record is an empty one, and proves nothing."""
     try:
         body = json.loads((project.root / FILE).read_text(encoding="utf-8"))
-        return {name: _entry(entry) for name, entry in body.items()}
-    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        files = [(file, digest) for file, digest in body["files"]]
+        return {name: _entry(entry, files) for name, entry in body["entries"].items()}
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return {}
 
 
-def _entry(body: Mapping[str, Any]) -> Entry:
+def _entry(body: Mapping[str, Any], files: Sequence[tuple[str, str]]) -> Entry:
     killed_by = {killer: tuple(ids) for killer, ids in body["killed_by"].items()}
     return Entry(
         verdict=body["verdict"],
@@ -98,8 +99,18 @@ def _entry(body: Mapping[str, Any]) -> Entry:
         python=body["python"],
         executable=body["executable"],
         surroundings=body["surroundings"],
-        files=dict(body["files"]),
+        files=dict(files[number] for number in body["files"]),
     )
+
+
+def _to_json(entries: Mapping[str, Entry]) -> dict[str, Any]:
+    """The record as it is kept: every digest once, because hundreds of verdicts rest on the same files."""
+    numbers: dict[tuple[str, str], int] = {}
+    bodies = {
+        name: {**vars(entry), "files": [numbers.setdefault(pair, len(numbers)) for pair in entry.files.items()]}
+        for name, entry in sorted(entries.items())
+    }
+    return {"files": list(numbers), "entries": bodies}
 
 
 def update(project: Project, outcome: Outcome, basis: Basis) -> None:
@@ -107,6 +118,8 @@ def update(project: Project, outcome: Outcome, basis: Basis) -> None:
 
     Keeps: MUT-16, MUT-43.
     """
+    if not outcome.results:
+        return
     with _alone(project):
         entries = load(project)
         for result in outcome.results:
@@ -120,8 +133,7 @@ def update(project: Project, outcome: Outcome, basis: Basis) -> None:
                 files=basis.files[result.mutation.id],
             )
         path = project.root / FILE
-        text = json.dumps({name: vars(entry) for name, entry in sorted(entries.items())}, indent=1)
-        path.with_suffix(".new").write_text(text + "\n", encoding="utf-8")
+        path.with_suffix(".new").write_text(json.dumps(_to_json(entries)) + "\n", encoding="utf-8")
         path.with_suffix(".new").replace(path)
 
 
