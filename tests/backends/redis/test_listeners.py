@@ -263,12 +263,13 @@ async def test_a_silent_server_is_asked_after_five_seconds_and_left_after_five_m
     alone.clock.advance(4.9)
     assert not await soon(lambda: deaf.asked > 0)
     alone.clock.advance(0.1)
-    assert await soon(lambda: deaf.asked > 0)
+    await until(lambda: deaf.asked > 0)
+    await everyone_blocked()
     alone.clock.advance(4.9)
     assert not await soon(lambda: alone.listener._pause is not None)
     alone.clock.advance(0.1)
 
-    assert await soon(lambda: alone.listener._pause is not None)
+    await until(lambda: alone.listener._pause is not None)
     assert deaf.asked == 1
     assert "stopped answering" in caplog.text
 
