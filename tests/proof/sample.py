@@ -119,10 +119,10 @@ class Sample:
         self.write(f"mutations/sum/{name}.json", json.dumps(body, indent=1))
         return next(one for one in load_all(self.project) if one.id == name)
 
-    def record(self, outcome: Outcome) -> None:
+    def record(self, outcome: Outcome, python: str = sys.executable) -> None:
         """Keep `outcome` as the last replay, as the commands do."""
         mutations = [result.mutation for result in outcome.results]
-        basis = record.Basis.of(record.Present(self.project), mutations, sys.executable)
+        basis = record.Basis.of(record.Present(self.project), mutations, python)
         record.update(self.project, outcome, basis)
 
     def replay(self, **options: Any) -> Outcome:

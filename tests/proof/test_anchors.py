@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
 from lastbus.proof import anchors
 from lastbus.proof.anchors import nearest, unique
+from lastbus.proof.config import Project
 from tests.proof.sample import CODE, Sample
 
 TEXT = "def one():\n    x = 1\n    return x\n\n\ndef two():\n    x = 1\n    return x + 1\n"
@@ -169,3 +171,10 @@ def test_the_later_edit_of_several_is_the_one_that_is_told(sample):
         sample.root.joinpath(fault.source).read_text().splitlines()[fault.line - 1].strip().startswith('"old": "count')
     )
     assert [place.text for place in fault.places] == ["return count >= LIMIT"]
+
+
+def test_nothing_is_wrong_with_the_mutations_of_this_project():
+    total, faults = anchors.check(Project.load(Path(__file__).parent))
+
+    assert [line for fault in faults for line in fault.lines()] == []
+    assert total > 0

@@ -17,11 +17,17 @@ from lastbus.proof.verdict import Judgement, Verdict
 from tests.proof.sample import ADD, CODE, DOCS, FULL, TESTS, Sample, shop
 
 
-def remember(sample: Sample, name: str, verdict: Verdict = Verdict.KILLED, **killed_by: tuple[str, ...]) -> None:
-    """As if a replay had just said `verdict` about the mutation `name`."""
+def remember(
+    sample: Sample,
+    name: str,
+    verdict: Verdict = Verdict.KILLED,
+    python: str = sys.executable,
+    **killed_by: tuple[str, ...],
+) -> None:
+    """As if a replay with `python` had just said `verdict` about the mutation `name`."""
     mutation = next(one for one in ledger.load_all(sample.project) if one.id == name)
     judgement = Judgement(verdict, "", killed_by or dict.fromkeys(mutation.killers, mutation.guarantees))
-    sample.record(Outcome("3", 1, Baseline(), [Result(mutation, judgement, 0.0)]))
+    sample.record(Outcome("3", 1, Baseline(), [Result(mutation, judgement, 0.0)]), python)
 
 
 def reasons(sample: Sample, guarantee: str = "SUM-01") -> str:
@@ -124,6 +130,14 @@ def test_other_packages_make_the_verdict_stale(pinned, tmp_path, monkeypatch):
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
     assert f"{sys.executable} (its version, packages or settings) changed since the last replay" in reasons(pinned)
+
+
+@pytest.mark.guarantee("MUT-42")
+def test_a_verdict_of_an_interpreter_that_gives_no_answer_is_stale(sample):
+    sample.mutate("add-wrong")
+    remember(sample, "add-wrong", python="no-such-python")
+
+    assert "no-such-python (its version, packages or settings) changed since the last replay" in reasons(sample)
 
 
 @pytest.mark.guarantee("MUT-16")

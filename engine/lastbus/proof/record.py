@@ -59,7 +59,7 @@ class Present:
         file = self.tree.changed(entry.files)
         if file:
             return file
-        same = entry.surroundings == self.around(entry.executable).digest
+        same = entry.surroundings == self.around(entry.executable).digest != ""
         return "" if same else f"{entry.executable} (its version, packages or settings)"
 
 
