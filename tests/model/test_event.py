@@ -167,3 +167,46 @@ def test_an_event_shows_its_type_and_its_id_and_no_data() -> None:
     event = Event("order.paid", {"card": "4111"}, event_id="e-1")
 
     assert repr(event) == "Event('order.paid', event_id='e-1')"
+
+
+@pytest.mark.guarantee("CORE-35", "CORE-37")
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"event_type": ""}, "ValueError: event_type must not be empty"),
+        ({"event_id": ""}, "ValueError: event_id must not be empty"),
+        ({"correlation_id": ""}, "ValueError: correlation_id must not be empty"),
+        ({"source": 7}, "ValueError: source must be text, got 7"),
+        ({"timestamp": "now"}, "ValueError: timestamp must be a finite number of seconds, got str"),
+        ({"timestamp": None, "data": {"x": float("nan")}}, "ValueError: NaN is not JSON"),
+    ],
+    ids=["type", "id", "correlation", "source", "timestamp", "constant"],
+)
+def test_a_stored_event_that_is_none_is_refused_by_the_field_and_the_reason(
+    changes: dict[str, object], words: str
+) -> None:
+    stored = json.dumps({**json.loads(Event("t").model_dump_json()), **changes})
+
+    with pytest.raises(EventError) as caught:
+        Event.model_validate_json(stored)
+
+    assert str(caught.value).startswith(f"not a stored event ({words}")
+    assert str(caught.value).endswith(f": {stored[:80]!r}")
+
+
+@pytest.mark.guarantee("CORE-01")
+def test_a_stored_event_without_a_source_has_an_empty_one() -> None:
+    stored = json.loads(Event("t", source="till").model_dump_json())
+    del stored["source"]
+
+    assert Event.model_validate_json(json.dumps(stored)).source == ""
+
+
+@pytest.mark.guarantee("CORE-35")
+@pytest.mark.parametrize("field", ["event_type", "event_id", "correlation_id"])
+def test_an_event_that_cannot_be_stored_is_refused_by_its_field(field: str) -> None:
+    event = Event("t")
+    setattr(event, field, "")
+
+    with pytest.raises(ValueError, match=rf"^{field} must not be empty"):
+        event.model_dump_json()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from lastbus import Event, EventBus, EventSubscription
+from lastbus._model.subscription import _named
 
 
 class WatchedData(Mapping[str, Any]):
@@ -176,3 +177,31 @@ def test_a_copy_notes_which_events_were_handled() -> None:
     assert subscription.is_event_processed("e-1")
     assert not subscription.is_event_processed("e-2")
     assert subscription.processed_events == {"e-1"}
+
+
+@pytest.mark.guarantee("CORE-35")
+@pytest.mark.parametrize("field", ["subscription_id", "correlation_id", "flow_id", "node_id"])
+def test_an_id_that_is_no_name_is_refused_by_its_field(field: str) -> None:
+    with pytest.raises(ValueError, match=f"{field} must not be empty or blank, got ' '"):
+        EventSubscription(**{"event_type": "t", field: " "})
+
+
+@pytest.mark.guarantee("CORE-35")
+def test_a_subscription_to_nothing_is_told_the_way_out() -> None:
+    with pytest.raises(ValueError, match=r"event_type must not be empty.*; .* waits for, or say '\*' for every type"):
+        EventSubscription(event_type="")
+
+
+@pytest.mark.guarantee("CORE-37")
+def test_a_filter_that_cannot_be_stored_is_refused_by_its_field() -> None:
+    with pytest.raises(ValueError, match="filter_condition cannot be stored as JSON"):
+        EventSubscription(event_type="t", filter_condition={"a": {1}})
+
+
+@pytest.mark.guarantee("CORE-35")
+def test_what_makes_a_field_a_name_is_made_with_its_field() -> None:
+    validator = _named("flow_id").func
+
+    assert validator("order") == "order"  # type: ignore[call-arg, arg-type]
+    with pytest.raises(ValueError, match=r"^flow_id must be text, got 7$"):
+        validator(7)  # type: ignore[call-arg, arg-type]

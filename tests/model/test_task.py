@@ -26,7 +26,7 @@ def test_a_task_to_start_carries_what_the_flow_is_given() -> None:
     task = start_task("order", "x-1", {"item": "lamp"})
 
     assert task == FlowTask(type="start", flow_id="order", execution_id="x-1", data={"item": "lamp"})
-    with pytest.raises(ValueError, match="data"):
+    with pytest.raises(ValueError, match=r"^data cannot be stored"):
         start_task("order", "x-1", {"item": object()})
 
 
@@ -78,9 +78,11 @@ def test_a_task_survives_its_stored_form_which_is_ascii(task: FlowTask) -> None:
     ids=["empty", "object", "list", "deep", "no-subscription"],
 )
 def test_anything_that_is_no_task_is_an_event_error_with_its_cause(text: str) -> None:
-    with pytest.raises(EventError, match="not a task") as caught:
+    with pytest.raises(EventError) as caught:
         FlowTask.decode(text)
-    assert caught.value.__cause__ is not None
+    cause = caught.value.__cause__
+    assert str(caught.value) == f"not a task ({type(cause).__name__}): {text[:80]!r}"
+    assert cause is not None
 
 
 def test_an_execution_survives_its_stored_form_which_is_ascii() -> None:
@@ -94,6 +96,17 @@ def test_an_execution_survives_its_stored_form_which_is_ascii() -> None:
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", "[" * 100_000], ids=["empty", "object", "list", "deep"])
 def test_anything_that_is_no_execution_is_an_event_error_with_its_cause(text: str) -> None:
-    with pytest.raises(EventError, match="not a stored execution") as caught:
+    with pytest.raises(EventError) as caught:
         ExecutionState.decode(text)
-    assert caught.value.__cause__ is not None
+    cause = caught.value.__cause__
+    assert str(caught.value) == f"not a stored execution ({type(cause).__name__}): {text[:80]!r}"
+    assert cause is not None
+
+
+def test_a_task_to_resume_nothing_is_refused_by_its_field() -> None:
+    stored = json.dumps({**json.loads(resumption().encode()), "data": {"subscription_id": ""}})
+
+    with pytest.raises(EventError) as caught:
+        FlowTask.decode(stored)
+
+    assert str(caught.value.__cause__).startswith("subscription_id must not be empty")
