@@ -103,7 +103,7 @@ class RedisEventBus(BaseBus):
             topic_of_type=self._topic_of_type,
             clock=self._clock,
             look_back=_look_back(catch_up),
-            life_ms=lifetime_ms(ttl) + PRESENCE_LIFE_MS,
+            life_ms=_presence_life_ms(ttl),
         )
         self._claims.watcher = self._catch_up
         self._sweeps_indexes: Final = sweep_indexes
@@ -292,7 +292,19 @@ class RedisEventBus(BaseBus):
         return Topic(self._channels.channel(event_type), is_pattern=False)
 
 
+def _presence_life_ms(ttl: float | None) -> int:
+    """How long the server knows the id of a handler that is gone.
+
+    Keeps: REDIS-18.
+    """
+    return lifetime_ms(ttl) + PRESENCE_LIFE_MS
+
+
 def _look_back(seconds: float | None) -> float:
+    """How old an event may be that is made up for.
+
+    Keeps: REDIS-17.
+    """
     if CATCH_UP_OFF.is_on():
         return 0.0
     return CATCH_UP.read() if seconds is None else check_seconds("catch_up", seconds)

@@ -7,6 +7,8 @@ or the server refused. It is looked at again when the claim may have lapsed, or 
 
 Whether a handler is owed an event is for the server's marks and claims to say. An event without deduplication has
 none, and its row does not say so: what ran without is remembered here, and what was made up for may still be heard.
+
+Keeps: REDIS-17.
 """
 
 from __future__ import annotations
@@ -211,7 +213,10 @@ class CatchUp(Watcher, ClaimWatcher):
         self._rest_a_while()
 
     def run_loosely(self, event: Event, wildcard: bool | None) -> None:
-        """The event goes to handlers without deduplication: to those of one kind, or of both."""
+        """The event goes to handlers without deduplication: to those of one kind, or of both.
+
+        Keeps: REDIS-19.
+        """
         for each in self._registry.matching(event):
             if wildcard in (None, each.is_wildcard):
                 self._loose.note((event.event_id, each.handler_id), self._clock.time())
@@ -235,6 +240,10 @@ class CatchUp(Watcher, ClaimWatcher):
         return made_up is not None and self._clock.time() - made_up < SKEW_SECONDS
 
     def _hold(self, pair: Pair) -> None:
+        """Look at the pair again when its claim may have lapsed.
+
+        Keeps: REDIS-20.
+        """
         self._held[pair] = None
         if len(self._held) > HELD_MAX:
             pair, _ = self._held.popitem(last=False)
@@ -321,6 +330,8 @@ class CatchUp(Watcher, ClaimWatcher):
         """The handlers whose gaps can be closed because they hear again; None if nobody's can.
 
         Whoever does not hear yet would miss what comes between the closing and the hearing.
+
+        Keeps: REDIS-17.
         """
         listener = self._listener
         if listener is None or listener.absent_since is not None:

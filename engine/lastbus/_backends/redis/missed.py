@@ -77,7 +77,10 @@ class Recent(Generic[Key]):
         self._times: OrderedDict[Key, float] = OrderedDict()
 
     def note(self, key: Key, now: float) -> None:
-        """Remember `key`, and forget the oldest one if there are too many."""
+        """Remember `key`, and forget the oldest one if there are too many.
+
+        Keeps: REDIS-19.
+        """
         self._times[key] = now
         self._times.move_to_end(key)
         if len(self._times) > RECENT_MAX:
