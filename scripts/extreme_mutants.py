@@ -77,7 +77,7 @@ def gate(project: Project, places: Sequence[str], tests: Sequence[str], jobs: in
     told = extreme.run(project, made, load_all(project), replayed, tests, lambda test: bool(SERVERS.search(test)))
     for verdict, names in sorted(told.verdicts.items()):
         print(f"{len(names)} {verdict}" + ("" if verdict == "killed" else ": " + ", ".join(names)))
-    complaints = list(accepted.review(project, extreme.BY, told.tried, told.survivors))
+    complaints = list(accepted.review(project, extreme.BY, told.tried, told.survivors, told.undecided))
     for complaint in complaints:
         print(f"\n{complaint}", file=sys.stderr)
     return 1 if complaints else 0

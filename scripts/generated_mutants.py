@@ -38,6 +38,8 @@ FAILED = 3
 WORDS = {0: "survived", 1: "killed", 3: "killed", 5: "no tests", 33: "no tests", 34: "skipped", 36: "timeout"}
 WORDS |= dict.fromkeys((-24, 24, 152, 255), "timeout")
 UNNOTICED = ("survived", "no tests")
+NOTICED = ("killed", "skipped")
+MAKER = "mutmut"
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,11 @@ class Tried:
     file: str
     function: str
     word: str
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The function that it changes."""
+        return self.file, self.function
 
 
 def stage(tree: Path, tests: Sequence[str]) -> None:
@@ -89,14 +96,16 @@ def gate(project: Project, tried: Sequence[Tried], show: Callable[[str], str]) -
     Keeps: MUT-70.
     """
     print(", ".join(f"{count} {word}" for word, count in sorted(Counter(one.word for one in tried).items())))
-    unnoticed = [one for one in tried if one.word in UNNOTICED]
+    explained = {mutant.place for mutant in accepted.load(project)}
+    asked = [one for one in tried if one.word in UNNOTICED or (one.word not in NOTICED and one.place in explained)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Each look is a process of its own.
-        changes = list(pool.map(lambda one: accepted.change_of(show(one.name)), unnoticed))
-    survivors = [
-        accepted.Mutant("mutmut", one.file, one.function, change)
-        for one, change in zip(unnoticed, changes, strict=True)
-    ]
-    complaints = list(accepted.review(project, "mutmut", {(one.file, one.function) for one in tried}, survivors))
+        changes = list(pool.map(lambda one: accepted.change_of(show(one.name)), asked))
+    survivors: list[accepted.Mutant] = []
+    undecided: list[accepted.Mutant] = []
+    for one, change in zip(asked, changes, strict=True):
+        mutant = accepted.Mutant(MAKER, one.file, one.function, change)
+        (survivors if one.word in UNNOTICED else undecided).append(mutant)
+    complaints = list(accepted.review(project, MAKER, {one.place for one in tried}, survivors, undecided))
     for complaint in complaints:
         print(f"\n{complaint}", file=sys.stderr)
     return 1 if complaints else 0

@@ -205,3 +205,12 @@ def test_what_makes_a_field_a_name_is_made_with_its_field() -> None:
     assert validator("order") == "order"  # type: ignore[call-arg, arg-type]
     with pytest.raises(ValueError, match=r"^flow_id must be text, got 7$"):
         validator(7)  # type: ignore[call-arg, arg-type]
+
+
+@pytest.mark.guarantee("SUBS-10")
+def test_one_that_was_made_past_its_validation_is_checked_without_a_warning() -> None:
+    past = EventSubscription(event_type="t").model_copy(update={"processed_events": ["e-1", "e-1"]})
+
+    assert past.checked().processed_events == {"e-1"}
+    with pytest.raises(ValueError, match="event_type"):
+        past.model_copy(update={"event_type": ""}).checked()

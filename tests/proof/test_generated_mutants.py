@@ -68,14 +68,15 @@ def test_no_mutants_fail_the_gate(sample, capsys):
 
 
 @pytest.mark.guarantee("MUT-70")
-def test_an_accepted_mutant_passes_the_gate(sample: Sample):
+@pytest.mark.parametrize(("word", "code"), [("survived", 0), ("timeout", 0), ("killed", 1)])
+def test_an_accepted_mutant_passes_the_gate_until_somebody_notices_it(sample: Sample, word: str, code: int):
     sample.write(
         "mutations/accepted.toml",
         '[[accepted]]\nby = "mutmut"\nfile = "src/shop.py"\nfunction = "add"\n'
         "change = '''\n-    return one + two\n+    return two + one\n'''\nreason = \"addition commutes\"\n",
     )
 
-    assert gate(sample.project, [Tried("x_add__mutmut_1", "src/shop.py", "add", "survived")], lambda _: DIFF) == 0
+    assert gate(sample.project, [Tried("x_add__mutmut_1", "src/shop.py", "add", word)], lambda _: DIFF) == code
 
 
 def test_the_copy_calls_the_source_root_src_and_selects_the_given_tests(tmp_path):

@@ -88,9 +88,11 @@ def review(
     by: str,
     tried: Collection[tuple[str, str]],
     survivors: Sequence[Mutant],
+    undecided: Sequence[Mutant] = (),
 ) -> Iterator[str]:
     """What is wrong after the mutants of one maker were tried in the functions `tried`; nothing if all is well.
 
+    What is `undecided`, because a run timed out or broke, is neither a survivor nor noticed: its acceptance stays.
     Keeps: MUT-70.
     """
     if not tried:
@@ -103,7 +105,8 @@ def review(
                 f" in {project.mutations}/{FILE}:\n{mutant.entry()}"
             )
     for mutant in accepted:
-        if mutant.by == by and mutant not in survivors and (mutant.place in tried or not _is_there(project, mutant)):
+        seen = mutant.place in tried and mutant not in (*survivors, *undecided)
+        if mutant.by == by and (seen or not _is_there(project, mutant)):
             yield (
                 f"{mutant.file}: {mutant.function}: it is accepted that nobody notices\n{mutant.change}"
                 f"but somebody does, or it is made no more: take it out of {project.mutations}/{FILE}"

@@ -43,9 +43,10 @@ class RedBaselineError(ProofError):
 
 @dataclass
 class Emptied:
-    """What became of the emptied functions: those that nobody missed, and all of them by verdict."""
+    """What became of the emptied functions: those that nobody missed, those that proved nothing, and all by verdict."""
 
     survivors: list[Mutant] = field(default_factory=list)
+    undecided: list[Mutant] = field(default_factory=list)
     verdicts: dict[str, list[str]] = field(default_factory=dict)
 
     @property
@@ -217,6 +218,8 @@ def run(
         told.verdicts.setdefault(verdict, []).append(one.id)
         if verdict in (str(Verdict.SURVIVED), "untested"):
             told.survivors.append(survivor(one))
+        elif verdict != str(Verdict.KILLED):
+            told.undecided.append(survivor(one))
     return told
 
 
