@@ -23,7 +23,7 @@ from lastbus.proof import accepted, extreme  # noqa: E402 - the checkout is prov
 from lastbus.proof.config import Project  # noqa: E402
 from lastbus.proof.errors import ProofError, UsageError  # noqa: E402
 from lastbus.proof.mutation import Mutation, load_all  # noqa: E402
-from lastbus.proof.replay import Outcome, replay  # noqa: E402
+from lastbus.proof.replay import Outcome, Result, replay  # noqa: E402
 
 ROOMS = (
     "engine/lastbus/_close",
@@ -63,6 +63,12 @@ def collected(places: Sequence[str]) -> list[str]:
     return [line for line in said.stdout.splitlines() if "::" in line]
 
 
+def told_at_once(result: Result) -> None:
+    """What was not killed, as soon as it is known: a later round may still do it."""
+    if not result.as_expected:
+        print(f"  {result.verdict} so far: {result.mutation.id}", flush=True)
+
+
 def gate(project: Project, places: Sequence[str], tests: Sequence[str], jobs: int) -> int:
     """1 if anything is wrong, else 0."""
     missing = [place for place in places if not (project.root / place).exists()]
@@ -72,7 +78,7 @@ def gate(project: Project, places: Sequence[str], tests: Sequence[str], jobs: in
 
     def replayed(batch: Sequence[Mutation]) -> Outcome:
         print(f"emptying {len(batch)} functions, {sum(len(one.killers) for one in batch)} tests", flush=True)
-        return replay(project, batch, jobs=jobs)
+        return replay(project, batch, jobs=jobs, progress=told_at_once)
 
     told = extreme.run(project, made, load_all(project), replayed, tests, lambda test: bool(SERVERS.search(test)))
     for verdict, names in sorted(told.verdicts.items()):
