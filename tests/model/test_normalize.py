@@ -77,3 +77,11 @@ def test_a_refusal_names_what_was_handed_in() -> None:
         normalize(Event("t"), {"b": 1, "a": 2})
     with pytest.raises(TypeError, match=r"got list$"):
         normalize(["t"], {})  # type: ignore[arg-type]
+
+
+@pytest.mark.guarantee("CORE-38")
+@pytest.mark.parametrize("event", ["t", {"event_type": "t"}], ids=["type", "mapping"])
+def test_what_names_no_source_and_no_correlation_has_none(event: Any) -> None:
+    made = normalize(event, {})
+
+    assert (made.source, made.correlation_id) == ("", None)

@@ -38,6 +38,7 @@ def test_seconds_come_back_as_a_float(good: float) -> None:
 @pytest.mark.guarantee("CORE-36")
 def test_a_limit_may_be_left_open() -> None:
     assert check_optional_seconds("grace", None) is None
+    assert check_optional_seconds("grace", 2) == 2.0
     with pytest.raises(ValueError, match="grace"):
         check_optional_seconds("grace", -1)
 
