@@ -144,6 +144,16 @@ def test_in_ci_all_is_replayed(lastbus, sample, monkeypatch):
     assert "reused" in lastbus("replay", "--reuse")[1]
 
 
+@pytest.mark.guarantee("MUT-44")
+@pytest.mark.parametrize("options", [["--confirm", "1"], ["--isolated"], ["--report", "seen"]], ids=" ".join)
+def test_who_wants_to_see_runs_gets_runs(lastbus, sample, options):
+    sample.mutate("add-wrong")
+    lastbus("replay")
+
+    assert "reused" not in lastbus("replay", *options)[1]
+    assert "reused" in lastbus("replay")[1]
+
+
 @pytest.mark.guarantee("MUT-49")
 def test_a_catalogue_with_faults_exits_4_and_says_what_to_write_instead(lastbus, sample):
     assert lastbus("mutations", "check")[0] == 2

@@ -171,7 +171,7 @@ def test_fresh_reuses_nothing(stage):
 
 @pytest.mark.guarantee("MUT-44")
 @pytest.mark.parametrize(
-    ("asked", "audit", "evidence", "ci", "fresh"),
+    ("asked", "audit", "runs", "ci", "fresh"),
     [
         (None, 0, False, "", False),
         (None, 0, False, "false", False),
@@ -182,8 +182,8 @@ def test_fresh_reuses_nothing(stage):
         (True, 0, False, "", True),
     ],
 )
-def test_ci_and_reports_are_fresh_unless_told_otherwise(asked, audit, evidence, ci, fresh):
-    assert Use.chosen(asked, audit, 1, evidence, {"CI": ci}).fresh is fresh
+def test_ci_and_who_wants_runs_are_fresh_unless_told_otherwise(asked, audit, runs, ci, fresh):
+    assert Use.chosen(asked, audit, 1, runs, {"CI": ci}).fresh is fresh
 
 
 def test_an_audit_of_nothing_is_refused():

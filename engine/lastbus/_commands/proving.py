@@ -51,7 +51,7 @@ Fresh = Annotated[
     typer.Option(
         "--fresh/--reuse",
         help="Replay all, or only what could have changed since its last verdict. Default: --fresh in CI (CI is set) "
-        "and for a report, else --reuse.",
+        "and with --report, --confirm or --isolated, else --reuse.",
         show_default=False,
     ),
 ]
@@ -90,7 +90,7 @@ def replay(
 ) -> None:
     """Replay the chosen mutations, or all; the exit code is the verdict.
 
-    Keeps: MUT-46, MUT-47.
+    Keeps: MUT-44, MUT-46, MUT-47.
     """
     from lastbus.proof import changes, ledger
     from lastbus.proof.config import Project
@@ -102,7 +102,7 @@ def replay(
 
     if report is not None:
         refuse_foreign(report)
-    use = Use.chosen(fresh, audit, audit_seed, report is not None, os.environ)
+    use = Use.chosen(fresh, audit, audit_seed, report is not None or isolated or confirm > 0, os.environ)
     part = Shard.parse(shard) if shard else None
     project = Project.load()
     catalogue = load_all(project)
@@ -181,7 +181,7 @@ def prove(
 
     if report is not None:
         refuse_foreign(report)
-    use = Use.chosen(fresh, audit, audit_seed, report is not None, os.environ)
+    use = Use.chosen(fresh, audit, audit_seed, report is not None or isolated or confirm > 0, os.environ)
     project = Project.load()
     done = _replayed(project, select(load_all(project)), python, jobs, isolated, use, confirm)
     book = ledger.read(project)

@@ -39,18 +39,16 @@ class Use:
     seed: int = 0
 
     @classmethod
-    def chosen(
-        cls, fresh: bool | None, audit: int, seed: int | None, evidence: bool, environ: Mapping[str, str]
-    ) -> Use:
-        """What somebody asked for. Unasked, nothing is taken over in CI, where a record may come from anywhere, nor for
-        a report, which shows what the tests printed.
+    def chosen(cls, fresh: bool | None, audit: int, seed: int | None, runs: bool, environ: Mapping[str, str]) -> Use:
+        """What somebody asked for. Unasked, nothing is taken over where `runs` themselves are wanted, nor in CI, where
+        a record may come from anywhere.
 
         Keeps: MUT-44.
         """
         if fresh and audit:
             raise UsageError("--audit tries what is taken over, and --fresh takes nothing over: choose one of them")
         if fresh is None:
-            fresh = not audit and (evidence or _in_ci(environ))
+            fresh = not audit and (runs or _in_ci(environ))
         return cls(fresh, audit, random.SystemRandom().randrange(SEED_MAX) if seed is None else seed)
 
 
