@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any, NamedTuple
 
 import pytest
@@ -14,6 +15,7 @@ from lastbus._close import completion
 from lastbus._kit.shapes.play import closes_soon
 from lastbus._kit.shapes.shape import Shape, Wait
 from lastbus.memory import InMemoryEventBus
+from lastbus.testing import Gate
 from tests.adversary.stage import LIMIT, House, Loop, run
 
 REFUSED = {"in-graph": "self-close", "incomplete": "wake-graph-incomplete", "clean": "returned"}
@@ -65,6 +67,19 @@ async def handled(bus: InMemoryEventBus, act: Handler, times: int = 1) -> None:
         await bus.publish("job")
     while bus._pending_tasks:
         await asyncio.wait(set(bus._pending_tasks))
+
+
+@asynccontextmanager
+async def at_work(gate: Gate) -> AsyncIterator[InMemoryEventBus]:
+    """A bus with a handler that is held by `gate` inside the block; it is closed at the end."""
+    bus = InMemoryEventBus(close_timeout=LIMIT)
+    await bus.register_handler("job", gate.hold)
+    await bus.publish("job")
+    await gate.has_entered()
+    yield bus
+    gate.open()
+    await gate.has_left()
+    await bus.close()
 
 
 def play_handler(act: Callable[[InMemoryEventBus], Coroutine[Any, Any, str]]) -> Ending:

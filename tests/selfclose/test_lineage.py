@@ -15,8 +15,8 @@ from lastbus import CloseError, Event
 from lastbus._close.selfclose import IN_DISPATCH, descends_from
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import Gate
-from tests.adversary.stage import LIMIT, NONE, Bus, House, Loop, State, Task, outcome, run
-from tests.selfclose.scene import BOUNDED, handled, how_it_ends, play_handler, refused_as, switch_off
+from tests.adversary.stage import LIMIT, NONE, Bus, House, Loop, State, Task, outcome, run, turns
+from tests.selfclose.scene import BOUNDED, at_work, handled, how_it_ends, play_handler, refused_as, switch_off
 
 Start = Callable[[InMemoryEventBus], "asyncio.Future[Any]"]
 
@@ -112,56 +112,41 @@ def test_the_task_of_a_handler_is_told_by_its_identity_even_where_its_context_sa
 
 @pytest.mark.guarantee("SELF-05")
 async def test_a_handler_of_one_bus_may_close_another_that_is_at_work(gate: Gate) -> None:
-    one, another = InMemoryEventBus(close_timeout=LIMIT), InMemoryEventBus(close_timeout=LIMIT)
-    await another.register_handler("job", gate.hold)
-    await another.publish("job")
-    await gate.has_entered()
+    one = InMemoryEventBus(close_timeout=LIMIT)
     ends: list[str] = []
+    async with at_work(gate) as another:
 
-    async def handler(event: Event) -> None:
-        ends.append(await how_it_ends(another.close()))
+        async def handler(event: Event) -> None:
+            ends.append(await how_it_ends(another.close()))
 
-    await handled(one, handler)
+        await handled(one, handler)
 
-    assert (ends, another._teardown_runs, one._closing) == (["returned"], 1, False)
-    gate.open()
-    await gate.has_left()
+        assert (ends, another._teardown_runs, one._closing) == (["returned"], 1, False)
     await one.close()
 
 
 @pytest.mark.guarantee("SELF-05", "SELF-18")
 async def test_a_handler_of_a_bus_that_is_closing_may_close_another_that_is_at_work(gate: Gate) -> None:
-    one, another = InMemoryEventBus(close_timeout=30), InMemoryEventBus(close_timeout=LIMIT)
-    await another.register_handler("job", gate.hold)
-    await another.publish("job")
-    await gate.has_entered()
+    one = InMemoryEventBus(close_timeout=30)
     ends: list[str] = []
+    async with at_work(gate) as another:
 
-    async def handler(event: Event) -> None:
-        one.request_close()
-        await asyncio.sleep(0)
-        await asyncio.sleep(0)
-        ends.append(await how_it_ends(another.close()))
+        async def handler(event: Event) -> None:
+            one.request_close()
+            await turns(2)
+            ends.append(await how_it_ends(another.close()))
 
-    await handled(one, handler)
+        await handled(one, handler)
 
-    assert ends == ["returned"]
-    gate.open()
-    await gate.has_left()
+        assert ends == ["returned"]
     await one.close()
 
 
 @pytest.mark.guarantee("SELF-06")
 async def test_who_delivers_does_not_become_a_descendant_of_its_handlers(gate: Gate) -> None:
-    bus = InMemoryEventBus(close_timeout=LIMIT)
-    await bus.register_handler("job", gate.hold)
-    await bus.publish("job")
-    await gate.has_entered()
-
-    assert not descends_from(bus)
-    assert await how_it_ends(bus.close()) == "returned"
-    gate.open()
-    await gate.has_left()
+    async with at_work(gate) as bus:
+        assert not descends_from(bus)
+        assert await how_it_ends(bus.close()) == "returned"
 
 
 @pytest.mark.guarantee("SELF-07", "SELF-30")

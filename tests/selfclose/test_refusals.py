@@ -18,7 +18,7 @@ from lastbus.memory import InMemoryEventBus
 from lastbus.testing import Gate, Recorder
 from tests.adversary.stage import LIMIT, turns
 from tests.selfclose.chains import chain
-from tests.selfclose.scene import handled, how_it_ends
+from tests.selfclose.scene import at_work, handled, how_it_ends
 
 Close = Callable[[InMemoryEventBus], Coroutine[Any, Any, None]]
 
@@ -79,38 +79,29 @@ REFUSALS = {
 @pytest.mark.guarantee("SELF-10", "SELF-12", "SELF-21", "SELF-25", "RES-T2.2")
 @pytest.mark.parametrize("kind", REFUSALS)
 async def test_a_refusal_has_a_name_and_no_effect(kind: str, gate: Gate, recorder: Recorder) -> None:
-    bus = InMemoryEventBus(close_timeout=LIMIT)
-    await bus.register_handler("job", gate.hold)
-    await bus.register_handler("news", recorder)
-    await bus.publish("job")
-    await gate.has_entered()
-    listener = asyncio.ensure_future(asyncio.Event().wait())
-    bus._listeners.append(listener)
+    async with at_work(gate) as bus:
+        await bus.register_handler("news", recorder)
+        listener = asyncio.ensure_future(asyncio.Event().wait())
+        bus._listeners.append(listener)
 
-    assert await how_it_ends(REFUSALS[kind](bus)) == kind
-    state = bus._closing, bus._close_future, bus._teardown_task, bus._teardown_runs
-    await bus.publish("news")
-    await turns()
+        assert await how_it_ends(REFUSALS[kind](bus)) == kind
+        state = bus._closing, bus._close_future, bus._teardown_task, bus._teardown_runs
+        await bus.publish("news")
+        await turns()
 
-    assert state == (False, None, None, 0)
-    assert not listener.done()
-    assert len(recorder.events) == 1
-    gate.open()
-    await gate.has_left()
-    await bus.close()
+        assert state == (False, None, None, 0)
+        assert not listener.done()
+        assert len(recorder.events) == 1
 
 
 @pytest.mark.guarantee("SELF-12")
 async def test_each_refusal_says_what_was_found_and_the_way_out(gate: Gate) -> None:
-    bus = InMemoryEventBus(close_timeout=LIMIT)
-    await bus.register_handler("job", gate.hold)
-    await bus.publish("job")
-    await gate.has_entered()
     texts: dict[str, str] = {}
-    for kind in list(REFUSALS)[:4]:
-        with pytest.raises(CloseError) as refused:
-            await REFUSALS[kind](bus)
-        texts[kind] = str(refused.value)
+    async with at_work(gate) as bus:
+        for kind in list(REFUSALS)[:4]:
+            with pytest.raises(CloseError) as refused:
+                await REFUSALS[kind](bus)
+            texts[kind] = str(refused.value)
 
     assert len(set(texts.values())) == 4
     assert all(f"error_kind={kind}: " in text and "request_close()" in text for kind, text in texts.items())
@@ -118,28 +109,20 @@ async def test_each_refusal_says_what_was_found_and_the_way_out(gate: Gate) -> N
     assert "a Gate holds a waiting" in texts["wake-graph-incomplete"]
     assert str(selfclose.MAX_NODES) in texts["self-close-budget"]
     assert "Queue._getters" in texts["unsupported-runtime"]
-    gate.open()
-    await gate.has_left()
-    await bus.close()
 
 
 @pytest.mark.guarantee("SELF-12")
 async def test_who_knows_better_may_wait_for_the_request_behind_a_shield(gate: Gate) -> None:
-    bus = InMemoryEventBus(close_timeout=LIMIT)
-    await bus.register_handler("job", gate.hold)
-    await bus.publish("job")
-    await gate.has_entered()
+    async with at_work(gate) as bus:
 
-    async def close() -> None:
-        await asyncio.shield(bus.request_close())
+        async def close() -> None:
+            await asyncio.shield(bus.request_close())
 
-    closing = asyncio.ensure_future(close())
-    closing.add_done_callback(Stranger(asyncio.Future()).open)
+        closing = asyncio.ensure_future(close())
+        closing.add_done_callback(Stranger(asyncio.Future()).open)
 
-    assert await how_it_ends(closing) == "returned"
-    assert bus._teardown_runs == 1
-    gate.open()
-    await gate.has_left()
+        assert await how_it_ends(closing) == "returned"
+        assert bus._teardown_runs == 1
 
 
 @pytest.mark.guarantee("SELF-02")

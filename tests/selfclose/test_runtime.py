@@ -14,10 +14,8 @@ import pytest
 from lastbus._close import selfclose
 from lastbus._close.selfclose import KINDS, missing_in_runtime
 from lastbus._kit.shapes import versions
-from lastbus.memory import InMemoryEventBus
 from lastbus.testing import Gate
-from tests.adversary.stage import LIMIT
-from tests.selfclose.scene import how_it_ends
+from tests.selfclose.scene import at_work, how_it_ends
 
 OLDEST = ["Task", "Future", "Queue", "Event", "Condition", "Semaphore", "Lock", "StreamReader"]
 
@@ -72,19 +70,13 @@ async def test_what_is_missing_is_named(known: type, monkeypatch: pytest.MonkeyP
 async def test_a_missing_attribute_refuses_while_a_handler_runs_and_only_then(
     monkeypatch: pytest.MonkeyPatch, gate: Gate
 ) -> None:
-    bus = InMemoryEventBus(close_timeout=LIMIT)
     monkeypatch.setitem(KINDS, asyncio.Queue, KINDS[asyncio.Queue]._replace(attributes=("_bogus",)))
-    await bus.register_handler("job", gate.hold)
-    await bus.publish("job")
-    await gate.has_entered()
+    async with at_work(gate) as bus:
+        while_it_works = await how_it_ends(bus.close())
+        gate.open()
+        await asyncio.wait(set(bus._pending_tasks))
 
-    at_work = await how_it_ends(bus.close())
-    gate.open()
-    await gate.has_left()
-    while bus._pending_tasks:
-        await asyncio.sleep(0)
-
-    assert [at_work, await how_it_ends(bus.close())] == ["unsupported-runtime", "returned"]
+        assert [while_it_works, await how_it_ends(bus.close())] == ["unsupported-runtime", "returned"]
 
 
 @pytest.mark.usefixtures("unasked")
