@@ -65,7 +65,7 @@ class Delivery:
 
         It is stored whether or not the bus has closed meanwhile, even if that connects its store again.
 
-        Keeps: CORE-14, CORE-16, CORE-40, DISP-10, DISP-11, REDIS-20, FAULT-05.
+        Keeps: CORE-14, CORE-16, CORE-40, CORE-50, DISP-10, DISP-11, REDIS-20, FAULT-05.
         """
         try:
             if not succeeded:
