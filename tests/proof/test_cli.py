@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import signal
 import subprocess
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -358,3 +359,20 @@ def test_signal_handlers_are_given_back(lastbus):
     lastbus("frozen", "check")
 
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+@pytest.mark.parametrize("missing", ["typer", "rich"])
+def test_where_the_command_line_is_not_installed_it_says_what_to_install(missing):
+    program = f"import sys; sys.modules[{missing!r}] = None; from lastbus.__main__ import main; main()"
+
+    ran = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=50)
+
+    assert ran.returncode == 2
+    assert ran.stderr == f"lastbus: the command needs {missing}: pip install 'lastbus[proof]'\n"
+
+
+def test_the_module_can_be_run_like_the_command():
+    ran = subprocess.run([sys.executable, "-m", "lastbus", "--help"], capture_output=True, text=True, timeout=50)
+
+    assert ran.returncode == 0
+    assert "prove" in ran.stdout

@@ -23,6 +23,7 @@ ORDER = (
     ("testing",),
     ("_commands",),
     ("cli",),
+    ("__main__",),
 )
 RANK = {name: rank for rank, names in enumerate(ORDER) for name in names}
 PORTS_ONLY = {"_close", "_dispatch", "_bus", "_backends"}
