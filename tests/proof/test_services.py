@@ -122,7 +122,9 @@ def test_why_a_service_could_not_be_started_is_kept(sample, note, tmp_path):
 
 
 @pytest.mark.guarantee("MUT-15", "MUT-28")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, signal.SIGINT, signal.SIGKILL], ids=["terminated", "interrupted", "killed"]
+)
 def test_a_service_ends_however_the_replay_does(sample, note, tmp_path, number):
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

@@ -243,7 +243,7 @@ async def test_a_bus_that_cannot_be_closed_is_a_warning_and_all_connections_are_
 
 
 @pytest.mark.guarantee("FLOW-10")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT], ids=["terminated", "interrupted"])
 def test_a_signal_cancels_the_service_between_two_steps_of_the_loop(number: int) -> None:
     ended, stray = [], []
     kept = {each: signal.signal(each, lambda *_: stray.append(True)) for each in (signal.SIGTERM, signal.SIGINT)}
