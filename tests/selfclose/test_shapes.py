@@ -225,3 +225,8 @@ async def test_what_an_object_raises_is_named_and_not_passed_on() -> None:
     word, detail = wake_verdict(closing, [])
 
     assert (word, "ValueError" in detail) == ("incomplete", True)
+
+
+@pytest.mark.guarantee("SELF-24")
+async def test_a_call_that_no_task_makes_cannot_be_looked_at_and_says_so() -> None:
+    assert wake_verdict(None, []) == ("incomplete", "the call is made by no task")

@@ -195,9 +195,11 @@ def kind_of(thing: object) -> Kind | None:
 def _woken_by(node: object) -> list[object]:
     """What `node` would wake, as its kind keeps books of it; a book that is missing is never an empty one.
 
-    Keeps: SELF-15, SELF-16.
+    Keeps: SELF-15, SELF-16, SELF-24.
     """
-    kind = kind_of(node) or _FUTURE
+    kind = kind_of(node)
+    if kind is None:
+        raise _Incomplete("the call is made by no task")
     books: dict[str, Any] = {}
     for name in kind.attributes:
         books[name] = getattr(node, name, _Incomplete)
