@@ -1,6 +1,7 @@
 """Empty every function of the given files in turn, and tell which of them no test misses.
 
-First the tests that the catalogue of mutations names near a function are asked, then those under `--tests`.
+First the tests that the catalogue of mutations names near a function are asked, then those of its room, or those under
+`--tests`.
 
 A survivor is a function that is tested by name only: sharpen a test, or accept it in mutations/accepted.toml with the
 reason why nothing can be seen. Exit codes: 0 · 1 a survivor or a stale acceptance · 2 usage · 3 red baseline.
@@ -14,6 +15,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Sequence
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -25,15 +27,18 @@ from lastbus.proof.errors import ProofError, UsageError  # noqa: E402
 from lastbus.proof.mutation import Mutation, load_all  # noqa: E402
 from lastbus.proof.replay import Outcome, Result, replay  # noqa: E402
 
-ROOMS = (
-    "engine/lastbus/_close",
-    "engine/lastbus/_dispatch",
-    "engine/lastbus/_model",
-    "engine/lastbus/proof/verdict.py",
-)
-TESTS = ("tests/model", "tests/property", "tests/dispatch", "tests/close", "tests/proof/test_verdict.py")
-SERVERS = re.compile(r"redis|valkey|postgres|sqlite|sqlalchemy")
-"""Tests that start a server say of these rooms what those of the memory bus say in a fraction of the time."""
+ROOMS = {
+    "engine/lastbus/_close": ("tests/close", "tests/dispatch", "tests/property"),
+    "engine/lastbus/_dispatch": ("tests/close", "tests/dispatch", "tests/property"),
+    "engine/lastbus/_model": ("tests/model", "tests/property"),
+    "engine/lastbus/proof/verdict.py": ("tests/proof/test_verdict.py",),
+}
+"""What is emptied if nothing is named, and the tests to ask at last about each."""
+SERVERS = {
+    ("_backends/redis", "_services"): re.compile(r"redis|valkey"),
+    ("_backends/sqlalchemy",): re.compile(r"postgres|sqlite|sqlalchemy"),
+}
+"""Tests on a server say of everything else what those of the memory bus say in a fraction of the time."""
 
 
 def main(argv: Sequence[str]) -> int:
@@ -44,18 +49,33 @@ def main(argv: Sequence[str]) -> int:
         epilog="example: python scripts/extreme_mutants.py engine/lastbus/_model --jobs 2",
     )
     parser.add_argument("places", nargs="*", default=ROOMS, help="files and folders; none: " + ", ".join(ROOMS))
-    parser.add_argument("--tests", nargs="*", default=TESTS, help="where to look at last; none: " + ", ".join(TESTS))
+    parser.add_argument("--tests", nargs="*", help="where to look at last; none: the tests of the room")
     parser.add_argument("--jobs", "-j", type=int, default=os.cpu_count() or 1, help="how many at once")
     options = parser.parse_args(argv)
     try:
-        return gate(Project.load(ROOT), options.places, collected(options.tests), options.jobs)
+        return gate(Project.load(ROOT), options.places, options.tests, options.jobs)
     except ProofError as error:
         print(f"extreme_mutants: {error}", file=sys.stderr)
         return error.exit_code
 
 
-def collected(places: Sequence[str]) -> list[str]:
+def of_room(file: str) -> tuple[str, ...]:
+    """Where the tests are that are asked at last about a file; nowhere if it is in no room."""
+    return next((tests for room, tests in ROOMS.items() if file == room or file.startswith(f"{room}/")), ())
+
+
+def is_dear(file: str, test: str) -> bool:
+    """Whether a test needs a server that the file has nothing to do with."""
+    return any(
+        pattern.search(test) and not any(place in file for place in places) for places, pattern in SERVERS.items()
+    )
+
+
+@cache
+def collected(places: tuple[str, ...]) -> list[str]:
     """The node ids of the tests in some files and folders."""
+    if not places:
+        return []
     command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *places]
     said = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if said.returncode:
@@ -69,8 +89,8 @@ def told_at_once(result: Result) -> None:
         print(f"  {result.verdict} so far: {result.mutation.id}", flush=True)
 
 
-def gate(project: Project, places: Sequence[str], tests: Sequence[str], jobs: int) -> int:
-    """1 if anything is wrong, else 0."""
+def gate(project: Project, places: Sequence[str], tests: Sequence[str] | None, jobs: int) -> int:
+    """1 if anything is wrong, else 0. What stands in `tests` is asked about every file."""
     missing = [place for place in places if not (project.root / place).exists()]
     if missing:
         raise UsageError(f"there is no {missing[0]}")
@@ -80,7 +100,10 @@ def gate(project: Project, places: Sequence[str], tests: Sequence[str], jobs: in
         print(f"emptying {len(batch)} functions, {sum(len(one.killers) for one in batch)} tests", flush=True)
         return replay(project, batch, jobs=jobs, progress=told_at_once)
 
-    told = extreme.run(project, made, load_all(project), replayed, tests, lambda test: bool(SERVERS.search(test)))
+    def further(file: str) -> Sequence[str]:
+        return collected(of_room(file) if tests is None else tuple(tests))
+
+    told = extreme.run(project, made, load_all(project), replayed, further, is_dear)
     for verdict, names in sorted(told.verdicts.items()):
         print(f"{len(names)} {verdict}" + ("" if verdict == "killed" else ": " + ", ".join(names)))
     complaints = list(accepted.review(project, extreme.BY, told.tried, told.survivors, told.undecided))

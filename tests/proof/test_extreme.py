@@ -131,13 +131,16 @@ def test_a_function_without_any_test_is_a_survivor(sample):
 
 @pytest.mark.guarantee("MUT-71")
 def test_further_tests_are_asked_at_last_unless_they_are_left_out(sample):
-    assert run(sample, further=[UNMARKED]).verdicts["killed"] == ["src/shop.py::add"]
-    assert "killed" not in run(sample, further=[UNMARKED], leave_out=lambda test: "unmarked" in test).verdicts
+    assert run(sample, further=lambda file: [UNMARKED]).verdicts["killed"] == ["src/shop.py::add"]
+    assert (
+        "killed"
+        not in run(sample, further=lambda file: [UNMARKED], leave_out=lambda file, test: "unmarked" in test).verdicts
+    )
 
 
 @pytest.mark.guarantee("MUT-71")
 def test_the_tests_of_a_function_come_before_those_of_its_file_its_folder_and_its_users(sample):
-    sample.write("src/near/shop2.py", "def close():\n    return 1\n")
+    sample.write("src/shop2.py", "def close():\n    return 1\n")
     sample.write("app/user.py", "import shop\n\n\ndef use():\n    return shop.add(1, 2)\n")
     sample.write("app/stranger.py", "def strange():\n    return 1\n")
     near = {
@@ -149,12 +152,12 @@ def test_the_tests_of_a_function_come_before_those_of_its_file_its_folder_and_it
     }
     sample.mutate("own", killers=[near["own"]])
     sample.mutate("file", old=">= LIMIT", new="> LIMIT", killers=[near["file"], near["own"]])
-    sample.mutate("folder", file="src/near/shop2.py", old="return 1", new="return 2", killers=[near["folder"], ADD])
+    sample.mutate("folder", file="src/shop2.py", old="return 1", new="return 2", killers=[near["folder"], ADD])
     sample.mutate("user", file="app/user.py", old="1, 2", new="2, 2", killers=[near["user"]])
     sample.mutate("far", file="app/stranger.py", old="return 1", new="return 2", killers=[near["far"]])
     add = extreme.mutations(sample.project, ["src/shop.py"])[0]
 
-    rounds = extreme.killers(sample.project, add, load_all(sample.project), lambda _: False)
+    rounds = extreme.killers(sample.project, add, load_all(sample.project), lambda _file, _test: False)
 
     assert rounds == [[near["own"]], [near["file"]], [near["folder"], near["user"]]]
 

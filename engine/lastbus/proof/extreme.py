@@ -3,8 +3,8 @@
 Keeps: MUT-71.
 
 They are replayed like the mutations of the catalogue, and judged by the tests that the catalogue names: first those
-for the function itself, then those for its file, then those for its folder and for the modules that import it. So a
-survivor is a function that no test near it needs.
+for the function itself, then those for its file, then those for the files beside it and for the modules that import it.
+So a survivor is a function that no test near it needs.
 """
 
 from __future__ import annotations
@@ -33,6 +33,10 @@ ROUNDS: Final = 4
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Replay: TypeAlias = Callable[[Sequence[Mutation]], Outcome]
+Further: TypeAlias = Callable[[str], Sequence[str]]
+"""The tests to ask at last about the functions of a file."""
+LeaveOut: TypeAlias = Callable[[str, str], bool]
+"""Whether a test, the second text, is never to be asked about the functions of a file, the first."""
 
 
 class RedBaselineError(ProofError):
@@ -138,9 +142,7 @@ def _anchored(text: str, old: str, new: str, line: int) -> tuple[str, str]:
     return old, new
 
 
-def killers(
-    project: Project, one: Mutation, catalogue: Sequence[Mutation], leave_out: Callable[[str], bool]
-) -> list[list[str]]:
+def killers(project: Project, one: Mutation, catalogue: Sequence[Mutation], leave_out: LeaveOut) -> list[list[str]]:
     """The tests that the catalogue names for a function, for its file and for what is around it, each only once.
 
     Keeps: MUT-71.
@@ -152,7 +154,7 @@ def killers(
             number = _distance(project, edit, one, text)
             if number is not None:
                 rounds[number].update(dict.fromkeys(mutation.killers))
-    function, file, around = ([name for name in names if not leave_out(name)] for names in rounds)
+    function, file, around = ([name for name in names if not leave_out(one.source, name)] for names in rounds)
     nearer = {*function, *file}
     return [
         function,
@@ -162,9 +164,9 @@ def killers(
 
 
 def _distance(project: Project, edit: Edit, one: Mutation, text: str) -> int | None:
-    """0 for an edit inside the function, 1 in its file, 2 in its folder or in a user of it, None elsewhere."""
+    """0 for an edit inside the function, 1 in its file, 2 beside it or in a user of it, None elsewhere."""
     if edit.file != one.source:
-        near = PurePosixPath(one.source).parent in PurePosixPath(edit.file).parents
+        near = PurePosixPath(one.source).parent == PurePosixPath(edit.file).parent
         return 2 if near or _imports(project, edit.file, one.source) else None
     if edit.old not in text:
         return 1
@@ -194,16 +196,21 @@ def run(
     made: Sequence[Mutation],
     catalogue: Sequence[Mutation],
     replay: Replay,
-    further: Sequence[str] = (),
-    leave_out: Callable[[str], bool] = lambda _: False,
+    further: Further = lambda _: (),
+    leave_out: LeaveOut = lambda _file, _test: False,
 ) -> Emptied:
-    """Replay every emptied function with ever more tests until one fails; `further` are those to try at last.
+    """Replay every emptied function with ever more tests until one fails.
 
     Keeps: MUT-71.
     """
     told = Emptied()
-    last_ones = [test for test in further if not leave_out(test)]
-    chosen = {one.id: [*killers(project, one, catalogue, leave_out), last_ones] for one in made}
+    chosen = {
+        one.id: [
+            *killers(project, one, catalogue, leave_out),
+            [test for test in further(one.source) if not leave_out(one.source, test)],
+        ]
+        for one in made
+    }
     last: dict[str, str] = {}
     left = list(made)
     for number in range(ROUNDS):
