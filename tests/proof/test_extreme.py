@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from lastbus.proof import extreme
 from lastbus.proof.accepted import Mutant
+from lastbus.proof.baseline import Baseline
 from lastbus.proof.extreme import emptied, functions
-from lastbus.proof.mutation import apply, load_all
-from lastbus.proof.replay import replay
+from lastbus.proof.mutation import Mutation, apply, load_all
+from lastbus.proof.replay import Outcome, Result, replay
+from lastbus.proof.verdict import Judgement, Verdict
 from tests.proof.sample import ADD, CODE, FULL, TESTS, UNMARKED, Sample
 
 EMPTY = "+the body is empty\n"
@@ -119,6 +122,23 @@ def test_a_function_that_no_test_misses_is_a_survivor(sample):
     }
     assert told.survivors == [Mutant("extreme", "src/shop.py", "idle", EMPTY)]
     assert told.tried == {("src/shop.py", name) for name in ("add", "full", "idle")}
+
+
+@pytest.mark.guarantee("MUT-71")
+@pytest.mark.parametrize(("second", "told"), [(Verdict.KILLED, "killed"), (Verdict.SURVIVED, "hang")])
+def test_after_a_hang_the_next_tests_are_asked_and_only_a_kill_counts_for_more(sample, second, told):
+    sample.mutate("add-wrong", killers=[ADD])
+    [add, _] = extreme.mutations(sample.project, ["src/shop.py"])
+    verdicts = iter([Verdict.HANG, second])
+
+    def replayed(batch: Sequence[Mutation]) -> Outcome:
+        judgement = Judgement(next(verdicts), "")
+        return Outcome("3", 1, Baseline(), [Result(one, judgement, 0.0) for one in batch])
+
+    outcome = extreme.run(sample.project, [add], load_all(sample.project), replayed, lambda file: [FULL])
+
+    assert outcome.verdicts == {told: [add.id]}
+    assert not outcome.survivors
 
 
 @pytest.mark.guarantee("MUT-71")

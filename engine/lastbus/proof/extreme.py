@@ -199,7 +199,7 @@ def run(
     further: Further = lambda _: (),
     leave_out: LeaveOut = lambda _file, _test: False,
 ) -> Emptied:
-    """Replay every emptied function with ever more tests until one fails.
+    """Replay every emptied function with ever more tests until one fails. A hang is no failure: the next are asked.
 
     Keeps: MUT-71.
     """
@@ -218,8 +218,11 @@ def run(
         if batch:
             outcome = replay(batch)
             _refuse_red(outcome.baseline.red)
-            last.update({result.mutation.id: str(result.verdict) for result in outcome.results})
-        left = [one for one in left if last.get(one.id, str(Verdict.SURVIVED)) == str(Verdict.SURVIVED)]
+            for result in outcome.results:
+                # That some tests pass does not undo what an earlier one met.
+                if result.verdict is not Verdict.SURVIVED or result.mutation.id not in last:
+                    last[result.mutation.id] = str(result.verdict)
+        left = [one for one in left if last.get(one.id) != str(Verdict.KILLED)]
     for one in made:
         verdict = last.get(one.id, "untested")
         told.verdicts.setdefault(verdict, []).append(one.id)
