@@ -179,7 +179,18 @@ def test_the_tests_of_a_function_come_before_those_of_its_file_its_folder_and_it
 
     rounds = extreme.killers(sample.project, add, load_all(sample.project), lambda _file, _test: False)
 
-    assert rounds == [[near["own"]], [near["file"]], [near["folder"], near["user"]]]
+    assert rounds == [[near["own"]], [near["file"]], [near["folder"], near["user"]], []]
+
+
+@pytest.mark.guarantee("MUT-71")
+def test_the_tests_of_a_function_that_are_left_out_are_asked_in_the_end(sample):
+    sample.mutate("own", killers=[ADD])
+    sample.mutate("file", old=">= LIMIT", new="> LIMIT", killers=[FULL])
+    add = extreme.mutations(sample.project, ["src/shop.py"])[0]
+
+    rounds = extreme.killers(sample.project, add, load_all(sample.project), lambda _file, _test: True)
+
+    assert rounds == [[], [], [], [ADD]]
 
 
 @pytest.mark.guarantee("MUT-71")

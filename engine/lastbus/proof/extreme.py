@@ -145,6 +145,9 @@ def _anchored(text: str, old: str, new: str, line: int) -> tuple[str, str]:
 def killers(project: Project, one: Mutation, catalogue: Sequence[Mutation], leave_out: LeaveOut) -> list[list[str]]:
     """The tests that the catalogue names for a function, for its file and for what is around it, each only once.
 
+    Those for the function itself are asked in the end even if they are to be left out: they may be the only ones.
+
+
     Keeps: MUT-71.
     """
     text = project.read(one.source)
@@ -154,12 +157,14 @@ def killers(project: Project, one: Mutation, catalogue: Sequence[Mutation], leav
             number = _distance(project, edit, one, text)
             if number is not None:
                 rounds[number].update(dict.fromkeys(mutation.killers))
+    own = list(rounds[0])
     function, file, around = ([name for name in names if not leave_out(one.source, name)] for names in rounds)
     nearer = {*function, *file}
     return [
         function,
         [name for name in file if name not in function],
         [name for name in around if name not in nearer],
+        [name for name in own if name not in nearer],
     ]
 
 
@@ -204,13 +209,10 @@ def run(
     Keeps: MUT-71.
     """
     told = Emptied()
-    chosen = {
-        one.id: [
-            *killers(project, one, catalogue, leave_out),
-            [test for test in further(one.source) if not leave_out(one.source, test)],
-        ]
-        for one in made
-    }
+    chosen = {one.id: killers(project, one, catalogue, leave_out) for one in made}
+    for one in made:
+        last_ones = [test for test in further(one.source) if not leave_out(one.source, test)]
+        chosen[one.id][-1] = list(dict.fromkeys([*chosen[one.id][-1], *last_ones]))
     last: dict[str, str] = {}
     left = list(made)
     for number in range(ROUNDS):
