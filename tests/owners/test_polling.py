@@ -38,6 +38,33 @@ async def test_a_failing_target_costs_the_others_nothing_and_is_asked_again(
 
     assert source.polled == ["a", "b", "c"] * 2
     assert [each.getMessage() for each in caplog.records] == ["source meters could not poll 'b'"] * 2
+    assert [str(each.exc_info and each.exc_info[1]) for each in caplog.records] == ["b"] * 2
+
+
+@pytest.mark.guarantee("CAP-21")
+def test_an_interval_that_is_no_duration_is_refused_by_its_name(clock: ManualClock) -> None:
+    class Hasty(PollingSource[str]):
+        async def poll(self, target: str) -> None:
+            return
+
+    with pytest.raises(ValueError, match=r"^interval must be"):
+        Hasty(["a"], -1, clock=clock)
+
+
+@pytest.mark.guarantee("CAP-21")
+async def test_without_a_clock_the_time_is_the_machines() -> None:
+    class Meter(PollingSource[str]):
+        rounds = 0
+        reached = asyncio.Event()
+
+        async def poll(self, target: str) -> None:
+            self.rounds += 1
+            if self.rounds == 3:
+                self.reached.set()
+
+    async with Meter(["a"], 0) as source:
+        assert isinstance(source, Meter)
+        await asyncio.wait_for(source.reached.wait(), 5)
 
 
 @pytest.mark.guarantee("CAP-21")

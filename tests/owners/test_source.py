@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 
 import pytest
 
 from lastbus.owners import Source
 from lastbus.testing import everyone_blocked
+
+pytestmark = pytest.mark.usefixtures("hygiene")
 
 
 class Patient(Source):
@@ -48,16 +52,18 @@ def sources_running() -> list[str]:
 @pytest.mark.guarantee("CAP-19")
 async def test_stop_returns_only_when_the_task_has_ended() -> None:
     source = Patient()
-    source.may_end.clear()
     await source.on_start()
     await everyone_blocked()
+    source.may_end.clear()
 
     stopping = asyncio.ensure_future(source.on_stop())
     await everyone_blocked()
-    assert not stopping.done()
+    early = stopping.done()
     source.may_end.set()
-    await stopping
+    await asyncio.wait({stopping}, timeout=1)
 
+    assert not early
+    assert stopping.done()
     assert source.cleaned
     assert sources_running() == []
 
@@ -110,25 +116,52 @@ async def test_a_source_that_breaks_says_so_and_stops_without_an_error(caplog: p
     await source.on_stop()
 
     [record] = [each for each in caplog.records if each.levelname == "ERROR"]
-    assert "brief" in record.getMessage()
+    assert record.getMessage() == "source brief ended with an error"
+    assert record.exc_info is not None
+    assert record.exc_info[1] is source.error
+
+
+@pytest.mark.guarantee("CAP-19")
+async def test_a_source_without_a_name_goes_by_the_name_of_its_class() -> None:
+    class Nameless(Patient):
+        def __init__(self) -> None:
+            super().__init__()
+            Source.__init__(self)
+
+    async with Nameless():
+        assert sources_running() == ["lastbus source Nameless"]
+
+
+@pytest.mark.guarantee("CAP-19")
+async def test_a_source_holds_its_task_until_the_task_has_ended_and_no_longer() -> None:
+    source = Brief()
+    await source.on_start()
+    [task] = [weakref.ref(each) for each in asyncio.all_tasks() if each.get_name() == "lastbus source brief"]
+
+    await source.on_stop()
+    await everyone_blocked()
+    gc.collect()
+
+    assert task() is None
 
 
 @pytest.mark.guarantee("CAP-20")
 async def test_a_cancelled_caller_of_stop_gets_its_cancellation_and_the_task_is_stopped_all_the_same() -> None:
     source = Patient()
-    source.may_end.clear()
     await source.on_start()
     await everyone_blocked()
+    source.may_end.clear()
     stopping = asyncio.ensure_future(source.on_stop())
     await everyone_blocked()
 
     stopping.cancel()
     await asyncio.wait({stopping}, timeout=1)
-
-    assert stopping.done()
-    assert stopping.cancelled()
+    ended = stopping.done()
     source.may_end.set()
     await everyone_blocked()
+
+    assert ended
+    assert stopping.cancelled()
     assert source.cleaned
 
 

@@ -62,8 +62,6 @@ class RequestApi(Generic[Answer]):
             timer.cancel()
             self._stop_sending(request_id)
             del self._pending[request_id]
-            if not answer.cancel() and not answer.cancelled():
-                answer.exception()
 
     def resolve(self, request_id: str, answer: Answer) -> bool:
         """Hand over an answer; False if nobody waits for it any more."""
@@ -88,9 +86,12 @@ class RequestApi(Generic[Answer]):
             await ended(sending)
 
     def _start_sending(self, request_id: str, answer: asyncio.Future[Answer]) -> None:
+        async def ask() -> None:
+            await self._send(request_id)  # In a coroutine, a StopIteration becomes what a future can carry.
+
         async def send() -> None:
             try:
-                await self._send(request_id)
+                await ask()
             except Exception as error:  # The caller that waits for the answer gets it.
                 _fail(answer, error)
 
@@ -106,6 +107,7 @@ class RequestApi(Generic[Answer]):
 def _fail(answer: asyncio.Future[Answer], error: BaseException) -> None:
     if not answer.done():
         answer.set_exception(error)
+        answer.exception()  # The caller may be cancelled in this turn: then nobody looks at it, and nobody has to.
 
 
 def _late(request_id: str, timeout: float) -> str:

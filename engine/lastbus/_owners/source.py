@@ -27,7 +27,7 @@ class Source(ABC):
     def __init__(self, name: str | None = None) -> None:
         self.name = type(self).__name__ if name is None else name
         self._task: asyncio.Task[Any] | None = None
-        self._owned: dict[asyncio.Task[Any], str] = {}
+        self._owned: dict[asyncio.Task[Any], None] = {}
 
     @abstractmethod
     async def run(self) -> None:
@@ -45,7 +45,7 @@ class Source(ABC):
         """
         if not self.is_running:
             name = f"lastbus source {self.name}"
-            self._task = spawn(self.run(), name=name, owner=self._owned, label=self.name, on_done=self._on_ended)
+            self._task = spawn(self.run(), name=name, owner=self._owned, label=None, on_done=self._on_ended)
 
     async def on_stop(self) -> None:
         """Cancel the task and return when it has ended; harmless before the start and when called again.
@@ -62,7 +62,7 @@ class Source(ABC):
         await ended(task)
 
     def _on_ended(self, task: asyncio.Task[Any]) -> None:
-        self._owned.pop(task, None)
+        del self._owned[task]
         error = None if task.cancelled() else task.exception()
         if error is not None:
             logger.error("source %s ended with an error", self.name, exc_info=error)
@@ -89,7 +89,4 @@ async def ended(task: asyncio.Task[Any]) -> None:
             over.set_result(None)
 
     task.add_done_callback(tell)
-    try:
-        await over
-    finally:
-        task.remove_done_callback(tell)
+    await over
