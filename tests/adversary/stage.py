@@ -21,6 +21,7 @@ import pytest
 
 from lastbus._close.closer import Closer
 from lastbus.proof.watchdog import QuiescenceLoop, hangs
+from tests.close.hygiene import only_this_test_is_collected
 
 Task, Future = asyncio.Task, asyncio.Future
 Loop = asyncio.AbstractEventLoop
@@ -237,16 +238,14 @@ def house() -> Iterator[House]:
     hook = sys.unraisablehook
     logger.addHandler(ear)
     sys.unraisablehook = lambda unraisable: found.residue.append(f"unraisable: {unraisable.exc_value!r}")
-    # What existed before cannot host our coroutine: looking for its owner, and collecting, is then quick.
-    gc.freeze()
     try:
-        with warnings.catch_warnings(record=True) as said:
+        # What existed before cannot host our coroutine: looking for its owner, and collecting, is then quick.
+        with only_this_test_is_collected(), warnings.catch_warnings(record=True) as said:
             warnings.simplefilter("always")
             yield found
             gc.collect()
         found.residue += [str(each.message) for each in said]
     finally:
-        gc.unfreeze()
         sys.unraisablehook = hook
         logger.removeHandler(ear)
 
