@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from lastbus._dispatch.capacity import Slots
@@ -37,7 +38,7 @@ class ForeignIntake:
         self._waiters = waiters
         self._slots = slots
         self._dispatcher = dispatcher
-        self._refuse_closed = refuse_closed
+        self._refuse_closed = partial(refuse_closed, "dispatch")
 
     async def take(self, event: Event, deduplicate: bool, wildcard: bool) -> None:
         """Hand the event to wildcard handlers, or to exact ones and waiters; on a closing bus it is refused by name.
@@ -51,7 +52,7 @@ class ForeignIntake:
         if not self._handlers(event, wildcard):
             return
         try:
-            self._refuse_closed("dispatch")
+            self._refuse_closed()
             await self._slots.take()
         except BusClosedError:
             self._name_refused(event, wildcard)
@@ -67,7 +68,7 @@ class ForeignIntake:
         Keeps: CAP-28, DISP-07.
         """
         try:
-            self._refuse_closed("dispatch")
+            self._refuse_closed()
         except BusClosedError:
             self._slots.give_back()
             self._name_refused(event, wildcard)
@@ -85,10 +86,10 @@ class ForeignIntake:
 
         Keeps: REDIS-21.
         """
-        self._refuse_closed("dispatch")
+        self._refuse_closed()
         await self._slots.take()
         try:
-            self._refuse_closed("dispatch")
+            self._refuse_closed()
             present = tuple(each for each in handlers if self._registry.get(each.handler_id) is each)
         except BusClosedError:
             self._slots.give_back()
