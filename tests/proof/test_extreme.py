@@ -101,6 +101,18 @@ def test_a_function_that_stands_twice_is_anchored_by_what_is_before_it(sample):
     assert len(set(texts)) == 2
 
 
+@pytest.mark.guarantee("MUT-71")
+def test_of_two_functions_of_one_name_each_is_judged_and_one_acceptance_names_both(sample):
+    sample.write("src/shop.py", "if True:\n    def go():\n        return 1\nelse:\n    def go():\n        return 2\n")
+    sample.write("tests/test_go.py", "from shop import go\n\n\ndef test_go():\n    assert go() == 1\n")
+
+    told = run(sample, further=lambda file: ["tests/test_go.py::test_go"])
+
+    assert told.verdicts == {"killed": ["src/shop.py::go"], "survived": ["src/shop.py::go#2"]}
+    assert told.survivors == [Mutant("extreme", "src/shop.py", "go", EMPTY)]
+    assert told.tried == {("src/shop.py", "go")}
+
+
 def run(sample: Sample, **options: Any) -> extreme.Emptied:
     made = extreme.mutations(sample.project, ["src/shop.py"])
     return extreme.run(

@@ -10,6 +10,7 @@ So a survivor is a function that no test near it needs.
 from __future__ import annotations
 
 import ast
+from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -30,6 +31,8 @@ LIMIT_SECONDS: Final = 5.0
 """What waits for an emptied function may wait for ever; each such test costs this, and three times this alone."""
 
 ROUNDS: Final = 4
+NUMBER: Final = "#"
+"""What comes between the name of a function and its number, if others before it have the same name."""
 
 Function: TypeAlias = ast.FunctionDef | ast.AsyncFunctionDef
 Replay: TypeAlias = Callable[[Sequence[Mutation]], Outcome]
@@ -56,8 +59,7 @@ class Emptied:
     @property
     def tried(self) -> set[tuple[str, str]]:
         """The functions that were emptied, by file and name."""
-        places = (name.partition("::") for names in self.verdicts.values() for name in names)
-        return {(file, function) for file, _, function in places}
+        return {_place(name) for names in self.verdicts.values() for name in names}
 
 
 def functions(text: str) -> Iterator[tuple[Function, str]]:
@@ -118,15 +120,19 @@ def _is_generator(node: Function) -> bool:
 def mutations(project: Project, files: Sequence[str]) -> list[Mutation]:
     """One mutation for each function in `files`; its killers are still to be chosen.
 
+    Of several functions of one name, one for each interpreter perhaps, each is judged by itself.
+
     Keeps: MUT-71.
     """
     made = []
     for file in files:
         text = project.read(file)
+        times: Counter[str] = Counter()
         for node, name in functions(text):
             old, new = emptied(text, node)
             edit = Edit(file, *_anchored(text, old, new, node.lineno - 1))
-            name = f"{file}::{name}"
+            times[name] += 1
+            name = f"{file}::{name}" + (f"{NUMBER}{times[name]}" if times[name] > 1 else "")
             made.append(
                 Mutation(name, BY, (), "The function does nothing.", (edit,), (), file, "", "killed", LIMIT_SECONDS)
             )
@@ -146,7 +152,6 @@ def killers(project: Project, one: Mutation, catalogue: Sequence[Mutation], leav
     """The tests that the catalogue names for a function, for its file and for what is around it, each only once.
 
     Those for the function itself are asked in the end even if they are to be left out: they may be the only ones.
-
 
     Keeps: MUT-71.
     """
@@ -242,5 +247,10 @@ def _refuse_red(red: Collection[str]) -> None:
 
 def survivor(one: Mutation) -> Mutant:
     """The mutant as it can be accepted: what it puts is the same for every function, so only the place counts."""
-    file, _, function = one.id.partition("::")
-    return Mutant(BY, file, function, "+the body is empty\n")
+    return Mutant(BY, *_place(one.id), "+the body is empty\n")
+
+
+def _place(name: str) -> tuple[str, str]:
+    """The file and the function of an emptied function."""
+    file, _, function = name.partition("::")
+    return file, function.partition(NUMBER)[0]
