@@ -1,31 +1,86 @@
-"""What the tests of the verbs share: when nothing runs any more, and a clock that does not let anybody wait."""
+"""What the tests of the verbs share: waiting for what must come, when nothing runs any more, and an eager clock."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
-from lastbus import BaseBus
-from lastbus.testing import ManualClock
+from lastbus import BaseBus, Event
+from lastbus.testing import ManualClock, Recorder
 
-PATIENCE_SECONDS = 10.0
-"""How long a test waits for what must come; only a broken bus makes it that long."""
+PATIENCE_SECONDS: Final = 1.0
+"""How long a test waits, with nothing to do for anybody, for what must come; only a broken bus makes it that long."""
+BUSY_SECONDS_MAX: Final = 4.0
+"""How long a test waits while others have something to do: they may go round in circles."""
+GLANCE_SECONDS: Final = 0.001
+"""How long a loop sleeps between two looks: what a thread changes does not wake it."""
 
 
 async def settled(bus: BaseBus) -> None:
     """Return when no handler of `bus` runs, and none is about to."""
     while bus._pending_tasks:
-        done, _ = await asyncio.wait(bus._pending_tasks, timeout=PATIENCE_SECONDS)
-        assert done, f"still running: {list(bus._pending_tasks.values())}"
+        assert await soon(lambda: not bus._pending_tasks), f"still running: {list(bus._pending_tasks.values())}"
         await asyncio.sleep(0)
 
 
 async def until(condition: Callable[[], bool]) -> None:
     """Return in the loop turn in which `condition` has become true; I/O goes on meanwhile."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "waited in vain"
-        await asyncio.sleep(0)
+    assert await soon(condition), "waited in vain"
+
+
+async def soon(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
+    """Whether `condition` becomes true before the loop has had nothing to do for so many seconds, all in all.
+
+    The time in which others are busy, or the machine is, does not count; it is bounded too.
+    """
+    loop = asyncio.get_running_loop()
+    deadline = loop.time() + seconds + BUSY_SECONDS_MAX
+    with _at_rest(loop) as rest:
+        looks_max = rest.looks + seconds / GLANCE_SECONDS
+        while not condition() and rest.looks < looks_max and loop.time() < deadline:
+            await asyncio.sleep(0)
+    return condition()
+
+
+async def hears(recorder: Recorder, count: int = 1) -> list[Event]:
+    """The events of `recorder` when there are at least `count`."""
+    await until(lambda: len(recorder.events) >= count)
+    return recorder.events
+
+
+class _Rest:
+    """Lets a loop sleep for a moment in a turn in which only those are ready who look for a condition in each turn."""
+
+    def __init__(self, loop: Any) -> None:
+        self._ready = loop._ready
+        self._select = loop._selector.select
+        self.waiting = 0
+        self.looks = 0
+        """How often the loop has slept and nothing has woken it."""
+        loop._selector.select = self._select_restfully
+
+    def _select_restfully(self, timeout: float | None = None) -> Any:
+        if timeout != 0 or not self.waiting or len(self._ready) > self.waiting:
+            return self._select(timeout)
+        events = self._select(GLANCE_SECONDS)
+        self.looks += not events
+        return events
+
+
+_RESTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Rest] = WeakKeyDictionary()
+
+
+@contextmanager
+def _at_rest(loop: asyncio.AbstractEventLoop) -> Iterator[_Rest]:
+    rest = _RESTS.get(loop) or _RESTS.setdefault(loop, _Rest(loop))
+    rest.waiting += 1
+    try:
+        yield rest
+    finally:
+        rest.waiting -= 1
 
 
 class EagerClock(ManualClock):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any
 
 from lastbus import BaseBus, Event
 from lastbus.redis import RedisExecutionStorage, RedisServiceDirectory, RedisStreamTaskQueue
@@ -24,8 +22,6 @@ from lastbus.services import (
 )
 from lastbus.testing import ManualClock
 from tests._backends.redis import ValkeyBackend
-
-PATIENCE_SECONDS: Final = 4.0
 
 
 class Control:
@@ -136,11 +132,3 @@ class ListQueue(TaskQueue):
 
     async def dead_letters(self, limit: int = 100) -> list[DeadLetter]:
         return []
-
-
-async def soon(condition: Callable[[], bool]) -> None:
-    """Return in the loop turn in which `condition` has become true; I/O goes on meanwhile, for some seconds at most."""
-    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
-    while not condition():
-        assert asyncio.get_running_loop().time() < deadline, "waited in vain"
-        await asyncio.sleep(0)

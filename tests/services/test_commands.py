@@ -13,7 +13,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import pytest
 from redis import Redis
@@ -24,7 +24,6 @@ from lastbus._commands import services
 from lastbus._kit.servers import RedisServer, ServerUnavailable, missing
 from lastbus.redis import RedisServiceDirectory
 from lastbus.services import Flow, Step
-from tests.contract.waiting import PATIENCE_SECONDS
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -64,6 +63,8 @@ def run(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 HERE = f"{__name__}:flow"
 LOOKS_MAX = 3000
+LEAVE_SECONDS: Final = 5.0
+"""How long a program that is told to end is waited for."""
 
 
 async def listed(server: RedisServer) -> list[bytes]:
@@ -288,7 +289,7 @@ def test_a_program_that_is_told_to_end_leaves_through_its_cleanup(own_server: Re
         assert "is running with RedisEventBus" in running.stdout.readline()
         asyncio.run(listed(own_server))
         running.send_signal(signal.SIGTERM)
-        _, complaints = running.communicate(timeout=PATIENCE_SECONDS)
+        _, complaints = running.communicate(timeout=LEAVE_SECONDS)
     finally:
         running.kill()
         running.wait()

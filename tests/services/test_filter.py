@@ -12,9 +12,9 @@ from lastbus import BaseBus, EventSubscription
 from lastbus.services import EventFilter
 from lastbus.testing import ManualClock
 from tests._backends import open_backend
-from tests.contract.waiting import settled
+from tests.contract.waiting import settled, until
 from tests.services.mortal import Mortal
-from tests.services.shop import Control, ListQueue, Shop, soon
+from tests.services.shop import Control, ListQueue, Shop
 
 CLAIM_SECONDS = 60
 
@@ -79,7 +79,7 @@ async def test_a_filter_in_another_process_resumes_what_a_worker_has_suspended(
         async with shop.filter(elsewhere, queue=control.queue()):
             await backend.make_bus().publish(shop.approval("e1"))
             heard = elsewhere._pending_tasks
-            await soon(lambda: bool(heard))
+            await until(lambda: bool(heard))
             await settled(elsewhere)
         await shop.work()
 
@@ -137,6 +137,17 @@ async def test_a_filter_is_started_and_stopped_any_number_of_times(shop: Shop) -
 
     assert await shop.tasks() == []
     assert [service.reconciler.is_running, service.timeout_checker.is_running] == [False, False]
+
+
+async def test_a_filter_is_stopped_as_its_block_is_left(shop: Shop) -> None:
+    await shop.suspend("e1")
+
+    async with shop.filter() as service:
+        assert service.reconciler.is_running
+    await shop.bus.publish(shop.approval("e1"))
+    await settled(shop.bus)
+
+    assert (await shop.tasks(), service.reconciler.is_running) == ([], False)
 
 
 # -- dying ------------------------------------------------------------------------------------------------------
@@ -291,9 +302,9 @@ async def test_a_running_filter_looks_for_time_outs_by_the_clock(hasty: Shop) ->
     queue = ListQueue()
 
     async with hasty.filter(queue=queue, timeout_check_seconds=7):
-        await soon(lambda: 7 in hasty.clock.sleeps)
+        await until(lambda: 7 in hasty.clock.sleeps)
         hasty.clock.advance(60)
-        await soon(lambda: bool(queue.tasks))
+        await until(lambda: bool(queue.tasks))
 
     assert [(task.execution_id, task.resume_type) for task in queue.tasks] == [("e1", "timeout")]
 
@@ -304,9 +315,9 @@ async def test_a_running_filter_looks_for_missed_events_by_the_clock(shop: Shop)
     queue = ListQueue()
 
     async with shop.filter(queue=queue, reconcile_seconds=7):
-        await soon(lambda: 7 in shop.clock.sleeps)
+        await until(lambda: 7 in shop.clock.sleeps)
         await shop.bus.event_storage.store_event(shop.approval("e1"))
         shop.clock.advance(7)
-        await soon(lambda: bool(queue.tasks))
+        await until(lambda: bool(queue.tasks))
 
     assert [(task.execution_id, task.resume_type) for task in queue.tasks] == [("e1", "event")]

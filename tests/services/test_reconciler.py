@@ -8,7 +8,8 @@ from lastbus import Event
 from lastbus.services import EventNode, EventReconciler, Flow
 from lastbus.testing import ManualClock
 from tests._backends import Backend
-from tests.services.shop import Shop, soon
+from tests.contract.waiting import until
+from tests.services.shop import Shop
 
 HOUR = 3600
 
@@ -112,7 +113,7 @@ async def test_how_often_and_how_far_back_is_a_setting(
     await store(backend, clock, ("old", 51), ("new", 50))
 
     async with reconciler(backend, clock, replay):
-        await soon(lambda: 7 in clock.sleeps)
+        await until(lambda: 7 in clock.sleeps)
 
     assert replay.since() == ["new"]
 
@@ -124,7 +125,7 @@ async def test_without_a_setting_the_first_look_goes_an_hour_back_and_the_next_i
     await store(backend, clock, ("old", HOUR + 1), ("new", HOUR))
 
     async with reconciler(backend, clock, replay):
-        await soon(lambda: 300 in clock.sleeps)
+        await until(lambda: 300 in clock.sleeps)
 
     assert replay.since() == ["new"]
 

@@ -8,7 +8,8 @@ import pytest
 
 from lastbus.services import ServiceDirectory, ServiceRegistry
 from lastbus.testing import ManualClock
-from tests.services.shop import Control, soon
+from tests.contract.waiting import until
+from tests.services.shop import Control
 
 
 async def announced(control: Control, *service_types: str) -> ServiceDirectory:
@@ -84,7 +85,7 @@ async def test_a_service_is_announced_again_before_its_time_is_over(clock: Manua
 
     async with ServiceRegistry(directory, "s", ttl=30, heartbeat_interval=10, clock=clock):
         for beats in (1, 2, 3):
-            await soon(lambda beats=beats: len(clock.sleeps) == beats)  # type: ignore[misc]
+            await until(lambda beats=beats: len(clock.sleeps) == beats)  # type: ignore[misc]
             clock.advance(10)
 
     assert directory.said[:3] == ["announce 30"] * 3

@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from lastbus import BusClosedError, Event, EventStorageError
-from lastbus._backends.redis import catchup, handing, missed, window
+from lastbus._backends.redis import catchup, connection, handing, missed, window
 from lastbus._backends.redis.bus import RedisEventBus
 from lastbus._backends.redis.connection import RedisConnection
 from lastbus._backends.redis.keys import EventKeys
 from lastbus._kit.servers import RedisServer
 from lastbus.testing import FaultProxy, Gate, ManualClock, Recorder, everyone_blocked
 from tests._backends.redis import RedisBackend
-from tests.backends.redis.patience import hears, until
-from tests.contract.waiting import settled
+from tests.contract.waiting import hears, settled, until
 
 
 @pytest.fixture
@@ -596,8 +595,11 @@ async def link(own_server: RedisServer) -> AsyncIterator[FaultProxy]:
 
 
 @pytest.fixture
-async def beyond(own_server: RedisServer, link: FaultProxy, clock: ManualClock) -> AsyncIterator[RedisEventBus]:
-    """A bus that listens at the other end of the link."""
+async def beyond(
+    own_server: RedisServer, link: FaultProxy, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RedisEventBus]:
+    """A bus that listens at the other end of the link. Its driver tries again at once, and gives up as soon."""
+    monkeypatch.setattr(connection, "RETRY_SECONDS_MAX", 0.001)
     bus = RedisEventBus(link.through(own_server.url), close_timeout=1, clock=clock, sweep_indexes=False)
     async with bus:
         yield bus
@@ -618,11 +620,9 @@ async def open_again(link: FaultProxy, bus: RedisEventBus, clock: ManualClock) -
 
 
 @pytest.mark.guarantee("REDIS-20")
-@pytest.mark.slow
 async def test_an_end_that_could_not_be_stored_is_stored_when_the_server_is_back(
     here: RedisEventBus, beyond: RedisEventBus, link: FaultProxy, clock: ManualClock, gate: Gate
 ) -> None:
-    """Slow: the driver tries several times before it gives up."""
     handler_id = await beyond.register_handler("t", gate.hold)
     await here.publish(event(clock, 1))
     await gate.has_entered()
@@ -640,11 +640,9 @@ async def test_an_end_that_could_not_be_stored_is_stored_when_the_server_is_back
 
 
 @pytest.mark.guarantee("REDIS-20")
-@pytest.mark.slow
 async def test_a_failure_that_could_not_be_stored_gives_its_claim_back(
     here: RedisEventBus, beyond: RedisEventBus, link: FaultProxy, clock: ManualClock, gate: Gate
 ) -> None:
-    """Slow: the driver tries several times before it gives up."""
 
     async def fail_at_first(each: Event) -> None:
         is_first = not gate.entered

@@ -25,9 +25,8 @@ from lastbus._backends.redis.connection import RedisConnection
 from lastbus._kit.ports import free_port
 from lastbus._kit.servers import RedisServer, ServerUnavailable, missing
 from lastbus.testing import DOWN, FaultProxy, Gate, ManualClock, Recorder
-from tests.backends.redis.patience import PATIENCE_SECONDS, hears, soon, until
 from tests.backends.redis.test_catchup import back, caught_up, cut_off, event, numbers
-from tests.contract.waiting import settled
+from tests.contract.waiting import hears, settled, soon, until
 
 LOAD: int = 3
 """How many publish at once."""
@@ -277,7 +276,8 @@ async def test_a_call_that_is_cut_off_in_the_middle_is_repeated_and_counts_once(
         link.cut()
         link.release()
 
-        assert await asyncio.wait_for(publishing, PATIENCE_SECONDS) == recorder.events[0].event_id
+        await until(publishing.done)
+        assert publishing.result() == recorder.events[0].event_id
         await settled(here)
         assert len(recorder.events) == 1
 
@@ -332,10 +332,9 @@ async def test_a_call_over_a_half_open_link_ends(
         link.hold()
 
         publishing = asyncio.ensure_future(here.publish("t"))
-        await asyncio.wait({publishing}, timeout=PATIENCE_SECONDS)
+        assert await soon(publishing.done, 4)
 
         link.release()
-        assert publishing.done()
         assert isinstance(publishing.exception(), EventStorageError)
 
 

@@ -18,8 +18,7 @@ from lastbus._backends.redis.listeners import Listener, Topic
 from lastbus._kit.servers import RedisServer
 from lastbus.testing import ManualClock, Recorder, everyone_blocked
 from tests._backends.redis import FakeRedisBackend
-from tests.backends.redis.patience import soon, until
-from tests.contract.waiting import settled
+from tests.contract.waiting import settled, soon, until
 
 
 class NotingClock(ManualClock):
