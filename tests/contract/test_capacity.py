@@ -572,6 +572,8 @@ async def test_a_publisher_handed_its_slot_in_the_turn_of_the_close_does_not_sli
     await bus.close()
 
     assert publishing.done()
-    assert isinstance(publishing.exception(), BusClosedError)
+    error = publishing.exception()
+    assert isinstance(error, BusClosedError)
+    assert error.verb == "publish"
     assert recorder.events == []
     assert bus._slots.taken == 0

@@ -209,6 +209,23 @@ async def test_a_second_delivery_does_not_run_beside_the_first(bus: BaseBus, gat
     assert len(gate.entered) == 1
 
 
+@pytest.mark.guarantee("CORE-15", "CORE-16")
+@pytest.mark.parametrize(("deduplicate", "runs"), [(True, 1), (False, 2)])
+async def test_a_delivery_that_waits_for_its_slot_is_deduplicated_if_it_is_to_be(
+    gate: Gate, recorder: Recorder, deduplicate: bool, runs: int
+) -> None:
+    event = Event("t")
+    async with InMemoryEventBus(max_pending_callbacks=1) as bus:
+        await bus.register_handler("t", gate.hold)
+        await bus.register_handler("t", recorder)
+        gate.open()
+
+        for _ in range(2):
+            await deliver(bus, event, deduplicate)
+
+    assert (len(gate.left), len(recorder.events)) == (runs, runs)
+
+
 @pytest.mark.guarantee("CORE-16")
 async def test_of_many_deliveries_at_once_one_runs(bus: BaseBus, recorder: Recorder) -> None:
     event = Event("t")

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from lastbus import BaseBus, BusClosedError, Event, EventBus, EventSubscription, event_handler
+from lastbus import BaseBus, BusClosedError, Event, EventBus, EventSubscription, RetryPolicy, event_handler
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import Gate, Recorder, everyone_blocked
 from tests._backends import Backend
@@ -158,6 +158,17 @@ async def test_the_decorator_registers_the_function_and_gives_it_back(bus: BaseB
 
 
 @pytest.mark.guarantee("CORE-11")
+def test_the_decorator_registers_with_everything_that_it_is_given(recorder: Recorder) -> None:
+    bus, policy = InMemoryEventBus(), RetryPolicy(max_retries=7)
+
+    event_handler(bus, "t.*", {"n": 1}, policy, "mine")(recorder)
+
+    [registration] = bus._registry
+    assert (registration.handler_id, registration.pattern, registration.handler) == ("mine", "t.*", recorder)
+    assert (registration.filter_condition, registration.retry_policy) == ({"n": 1}, policy)
+
+
+@pytest.mark.guarantee("CORE-11")
 def test_the_decorator_needs_no_running_loop(recorder: Recorder) -> None:
     bus = InMemoryEventBus()
 
@@ -258,6 +269,23 @@ async def test_at_most_sixteen_threads_run_plain_handlers() -> None:
         await settled(bus)
 
     assert len(names) <= 16
+
+
+@pytest.mark.guarantee("CORE-51")
+async def test_sixteen_plain_handlers_run_at_once() -> None:
+    meeting = threading.Barrier(16)
+    met: list[int] = []
+
+    def plain(event: Event) -> None:
+        met.append(meeting.wait(2))
+
+    async with InMemoryEventBus() as bus:
+        await bus.register_handler("t", plain)
+        for _ in range(16):
+            await bus.publish("t")
+        await settled(bus)
+
+    assert sorted(met) == list(range(16))
 
 
 @pytest.mark.guarantee("CORE-45")

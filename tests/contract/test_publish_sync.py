@@ -18,6 +18,7 @@ from lastbus._dispatch import bridge
 from lastbus.memory import InMemoryEventBus, MemoryEventStorage
 from lastbus.testing import Gate, ManualClock, Recorder, everyone_blocked
 from tests._backends import Backend
+from tests.contract.slow_storage import SlowStorage
 from tests.contract.waiting import settled, until
 
 USER: contextvars.ContextVar[str] = contextvars.ContextVar("user", default="nobody")
@@ -225,6 +226,65 @@ async def test_a_straggler_of_a_private_loop_gives_its_claim_back_on_every_back_
 
 
 @pytest.mark.guarantee("CORE-24")
+def test_a_private_loop_waits_in_bounds_for_what_does_not_heed_its_cancellation(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bridge, "FAREWELL_SECONDS", 0.01)
+    bus, ends = InMemoryEventBus(publish_sync_drain_timeout=0), list[str]()
+
+    async def stubborn(event: Event) -> None:
+        try:
+            await asyncio.Event().wait()
+        except asyncio.CancelledError:
+            ends.append("cancelled")
+        try:
+            await asyncio.wait_for(asyncio.Event().wait(), 2)
+        except asyncio.CancelledError:
+            ends.append("cancelled again")
+            raise
+        except asyncio.TimeoutError:
+            ends.append("waited for without a bound")
+
+    bus.add_handler("t", stubborn)
+
+    bus.publish_sync("t")
+
+    assert ends == ["cancelled", "cancelled again"]
+
+
+@pytest.mark.guarantee("CORE-24")
+async def test_what_a_drain_has_found_late_stays_late(clock: ManualClock) -> None:
+    loop = asyncio.get_running_loop()
+    early, late = loop.create_future(), loop.create_future()
+    draining = asyncio.ensure_future(bridge.drain([early, late], 5, clock))
+    await everyone_blocked()
+
+    early.set_result(None)
+    await everyone_blocked()
+    clock.advance(5)
+    left = await asyncio.wait_for(draining, 1)
+    late.set_result(None)
+    await everyone_blocked()
+
+    assert left == {late}
+    assert clock.pending == 0
+
+
+@pytest.mark.guarantee("CORE-22")
+def test_a_caller_that_has_set_a_loop_for_its_thread_finds_it_there_afterwards() -> None:
+    mine = asyncio.new_event_loop()
+    asyncio.set_event_loop(mine)
+
+    try:
+        InMemoryEventBus().publish_sync("t")
+
+        assert asyncio.get_event_loop() is mine
+    finally:
+        asyncio.set_event_loop(None)
+        mine.close()
+
+
+@pytest.mark.guarantee("CORE-24")
 def test_a_drain_of_no_time_returns_at_once_and_five_seconds_is_the_default() -> None:
     assert InMemoryEventBus().publish_sync_drain_timeout == 5.0
     bus, event = InMemoryEventBus(publish_sync_drain_timeout=0), Event("t", {})
@@ -312,8 +372,10 @@ async def test_inside_the_loop_of_the_bus_it_is_refused_by_name_and_nothing_is_s
 
 @pytest.mark.guarantee("CORE-41")
 async def test_inside_a_loop_it_is_refused_even_if_the_bus_has_none(bus: BaseBus) -> None:
-    with pytest.raises(SyncPublishError, match=r"await bus\.publish"):
+    with pytest.raises(SyncPublishError) as caught:
         bus.publish_sync("t")
+
+    assert str(caught.value) == ("publish_sync() was called inside a running event loop; use: await bus.publish(...)")
 
 
 @pytest.mark.guarantee("CORE-41")
@@ -380,7 +442,7 @@ def test_a_loop_that_stops_in_the_middle_is_named(monkeypatch: pytest.MonkeyPatc
     serving.start()
     assert up.wait(5)
 
-    with pytest.raises(SyncPublishError, match="stopped"):
+    with pytest.raises(SyncPublishError, match=r"^the bus's event loop stopped before the publish was done$"):
         bus.publish_sync("t")
 
     serving.join()
@@ -403,6 +465,46 @@ def test_a_publish_that_ends_in_the_moment_of_a_look_at_the_loop_is_a_success(mo
 
     assert bridge._run_elsewhere(loop, everyone_blocked()) == "id"  # type: ignore[comparison-overlap]
     loop.close()
+
+
+@pytest.mark.guarantee("CORE-41")
+def test_looking_at_a_loop_that_runs_does_not_disturb_the_publish(monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = []
+
+    class Slow(concurrent.futures.Future[str]):
+        def result(self, timeout: float | None = None) -> str:
+            if not self.done():
+                looks.append(timeout)
+                if len(looks) < 3:
+                    raise concurrent.futures.TimeoutError
+                self.set_result("id")
+            return super().result(timeout)
+
+    class Running:
+        def is_running(self) -> bool:
+            return True
+
+    monkeypatch.setattr(asyncio, "run_coroutine_threadsafe", lambda coro, loop: coro.close() or Slow())
+
+    assert bridge._run_elsewhere(Running(), everyone_blocked()) == "id"  # type: ignore[arg-type,comparison-overlap]
+    assert looks == [bridge.LOOP_CHECK_SECONDS] * 3
+
+
+@pytest.mark.guarantee("CORE-41")
+async def test_a_publish_whose_task_the_loop_of_the_bus_cancels_is_named() -> None:
+    storage = SlowStorage()
+    storage.may_store.clear()
+    async with InMemoryEventBus(event_storage=storage) as bus:
+        before = asyncio.all_tasks()
+        publishing = await in_thread(bus, "t")
+        await until(lambda: bool(bus._intake.storing()))
+
+        for task in asyncio.all_tasks() - before - {publishing}:
+            task.cancel()
+        await asyncio.wait({publishing}, timeout=5)
+
+        assert publishing.done()
+        assert isinstance(publishing.exception(), SyncPublishError)
 
 
 @pytest.mark.guarantee("CORE-45")

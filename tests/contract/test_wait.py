@@ -129,6 +129,35 @@ def _fail(error: BaseException, event: Event) -> bool:
 
 
 @pytest.mark.guarantee("CORE-27")
+async def test_a_condition_that_runs_out_of_an_iterator_is_named_with_its_cause() -> None:
+    async with InMemoryEventBus() as bus:
+        error = StopIteration("mine")
+        waiting = await begin(bus, "t", condition=functools.partial(_fail, error))
+
+        await bus.publish("t")
+
+        with pytest.raises(RuntimeError, match=r"^condition raised StopIteration$") as caught:
+            await asyncio.wait_for(waiting, 1)
+        assert caught.value.__cause__ is error
+
+
+@pytest.mark.guarantee("CORE-27")
+async def test_a_foreign_event_is_handed_to_waiters_as_one_of_its_type_and_not_as_one_for_wildcards(
+    backend: Backend,
+) -> None:
+    bus = backend.make_bus()
+    waiting, event = await begin(bus, "t"), Event("t")
+
+    await bus._receive(event, deduplicate=True, wildcard=True)
+    await everyone_blocked()
+    early = waiting.done()
+    await bus._receive(event, deduplicate=True, wildcard=False)
+
+    assert not early
+    assert await asyncio.wait_for(waiting, 1) == event
+
+
+@pytest.mark.guarantee("CORE-27")
 async def test_a_waiter_may_wait_again_at_once(bus: BaseBus) -> None:
     seen = []
 

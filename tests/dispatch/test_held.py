@@ -47,6 +47,26 @@ async def test_each_delivery_is_a_task_that_is_held_under_both_ids_until_it_ends
     await bus.close()
 
 
+@pytest.mark.guarantee("DISP-01", "CAP-29")
+async def test_under_a_task_factory_a_delivery_is_held_from_its_own_first_step_on() -> None:
+    bus, event, held = InMemoryEventBus(), Event("job"), list[object]()
+
+    async def handler(event: Event) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        held.append(bus._pending_tasks.pop(task))
+
+    await bus.register_handler("job", handler, handler_id="h")
+
+    for _ in range(2):  # As a factory that begins a task at once does it: nobody else knows of the task.
+        await asyncio.ensure_future(bus._dispatcher._deliver_announced(event, *bus._registry, True))
+
+    assert held == [(event.event_id, "h")]
+    assert await bus.processing_tracker.is_event_processed(event.event_id, "h")
+    bus._pending_tasks.clear()
+    await bus.close()
+
+
 @pytest.mark.guarantee("DISP-02")
 @pytest.mark.parametrize("origin", ["here", "elsewhere"])
 async def test_a_delivery_that_nobody_else_refers_to_survives_the_collector(origin: str) -> None:

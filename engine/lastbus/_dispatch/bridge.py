@@ -95,17 +95,17 @@ async def drain(ends: Collection[Future], timeout: float, clock: Clock) -> set[F
 def run_privately(loop: Loop, coro: Coroutine[Any, Any, Result]) -> Result:
     """Run `coro` on a fresh loop; what it leaves running is cancelled, and awaited in bounds, when the loop ends.
 
+    The loop that is set for this thread, if any, stays the one that is set: it is the caller's.
+
     Keeps: CORE-24.
     """
     try:
-        asyncio.set_event_loop(loop)
         return loop.run_until_complete(coro)
     finally:
         try:
             loop.run_until_complete(_dismiss_everybody())
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
-            asyncio.set_event_loop(None)
             loop.close()
 
 
