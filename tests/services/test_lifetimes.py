@@ -45,7 +45,7 @@ async def test_rounds_go_on_after_failures_and_each_row_of_them_is_named_once(
             clock.advance(5.0)
         await everyone_blocked()
 
-    assert service.rounds == 6
+    assert (service.rounds, service.is_running) == (6, False)
     assert [each.levelname for each in caplog.records if each.levelname != "DEBUG"] == ["WARNING", "WARNING"]
     assert "test service" in caplog.text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -150,3 +151,14 @@ def test_an_event_node_without_a_type_is_refused_in_words_of_its_own(event_type:
 def test_a_flow_needs_nodes_with_ids_of_their_own(ids: list[str]) -> None:
     with pytest.raises(ValueError, match="at least one node"):
         Flow("f", [Step(each, print) for each in ids])
+
+
+@pytest.mark.parametrize(
+    "make",
+    [lambda name: Step(name, print), lambda name: EventNode(name, "approved"), lambda name: Flow(name, [NODE])],
+    ids=["step", "event-node", "flow"],
+)
+@pytest.mark.parametrize("name", ["", "nul\x00"], ids=["empty", "nul"])
+def test_an_id_that_is_no_name_is_refused_where_it_is_written(make: Callable[[str], Any], name: str) -> None:
+    with pytest.raises(ValueError, match="id must "):
+        make(name)
