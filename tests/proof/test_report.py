@@ -108,3 +108,13 @@ def test_a_row_shows_all_four_places_and_what_is_missing(sample):
     assert lines[0] == "SUM-01 Adding [unpinned]"
     assert [line.split()[0] for line in lines[2:]] == ["document", "code", "test", "mutation", "missing"]
     assert "never replayed" in lines[-1]
+
+
+def test_the_ledger_line_counts_every_status_and_the_errors(sample):
+    sample.mutate("one")
+    sample.record(Outcome("3.11.7", 1, Baseline(), [result(sample, "one", Verdict.KILLED)]))
+    sample.write("src/more.py", '"""Keeps: SUM-09."""\n')
+
+    assert report.ledger_line(ledger.read(sample.project)) == (
+        "2 guarantees: 1 pinned, 1 unpinned, 0 declared; 1 errors"
+    )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
+from dataclasses import replace
 from html.parser import HTMLParser
 
 import pytest
@@ -68,6 +69,24 @@ def test_guarantees_stand_under_the_titles_of_their_documents(sample):
 
     assert ">Sums and what they cost</h3>" in text
     assert text.index("</h3>") < text.index('id="SUM-01"')
+
+
+@pytest.mark.guarantee("MUT-66")
+def test_a_document_with_something_unpinned_stands_out_in_the_contents(sample):
+    loose = page(account_of(sample, result(sample, "add-wrong", Verdict.KILLED)))
+
+    assert '<span class="count warn">2</span>' in loose
+    assert "count warn" not in page(proven(sample))
+
+
+@pytest.mark.guarantee("MUT-66")
+def test_a_verdict_says_how_it_was_come_by(sample):
+    now = result(sample, "add-wrong", Verdict.KILLED)
+    differed = replace(now, disagreement="warm: survived, isolated: killed")
+
+    assert "0.25 s on Python 3.11.7<" in page(account_of(sample, now))
+    assert "; two looks differed (warm: survived, isolated: killed)<" in page(account_of(sample, differed))
+    assert "an earlier verdict that still holds<" in page(account_of(sample, replace(now, reused=True)))
 
 
 @pytest.mark.guarantee("MUT-66")
