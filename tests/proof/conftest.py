@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from lastbus.proof import record
+from lastbus.proof.config import Project
+from lastbus.proof.surroundings import Surroundings
+from tests.proof.inside import Inside
 from tests.proof.sample import Sample, shop
 
 
@@ -22,3 +27,33 @@ def _bare_pytest() -> Iterator[None]:
 def sample(tmp_path: Path) -> Sample:
     """The shop in a folder of its own."""
     return shop(tmp_path / "shop")
+
+
+@pytest.fixture
+def inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Replays run their tests inside this process, in no time."""
+    monkeypatch.setattr("lastbus.proof.replay.Slot", Inside)
+
+
+@pytest.fixture(params=["inside", "processes"])
+def runs(request: pytest.FixtureRequest) -> str:
+    """Where the runs of a replay take place: inside this process, and then in processes of their own."""
+    if request.param == "inside":
+        request.getfixturevalue("inside")
+    return str(request.param)
+
+
+@pytest.fixture
+def real_surroundings() -> None:
+    """Interpreters are asked what is around them, for tests that are about that."""
+
+
+@pytest.fixture(autouse=True)
+def _still_surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is around the interpreter stays as it is; to ask costs more than most of these tests."""
+
+    def look(_: Project, python: str) -> Surroundings:
+        return Surroundings(sys.version.split()[0], python, "as ever")
+
+    if "real_surroundings" not in request.fixturenames:
+        monkeypatch.setattr(record, "look", look)

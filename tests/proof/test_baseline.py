@@ -32,7 +32,7 @@ def test_a_limit_in_the_file_wins():
 
 
 @pytest.mark.guarantee("MUT-06")
-def test_a_red_baseline_stops_everything(sample: Sample):
+def test_a_red_baseline_stops_everything(sample: Sample, runs: str):
     sample.write("tests/test_shop.py", TESTS.replace("== 5", "== 6"))
     sample.mutate("add-wrong")
     sample.mutate("full-wrong", guarantees=["SUM-02"], killers=[FULL])
@@ -46,7 +46,7 @@ def test_a_red_baseline_stops_everything(sample: Sample):
 
 @pytest.mark.guarantee("MUT-06")
 @pytest.mark.parametrize("broken", ["import nothing_like_this", "assert False"])
-def test_a_baseline_that_cannot_be_collected_is_red(sample: Sample, broken: str):
+def test_a_baseline_that_cannot_be_collected_is_red(sample: Sample, runs: str, broken: str):
     sample.write("tests/conftest.py", broken)
     sample.mutate("add-wrong")
 
@@ -54,7 +54,7 @@ def test_a_baseline_that_cannot_be_collected_is_red(sample: Sample, broken: str)
 
 
 @pytest.mark.guarantee("MUT-14")
-def test_a_killer_that_is_red_once_is_flaky(sample: Sample, tmp_path):
+def test_a_killer_that_is_red_once_is_flaky(sample: Sample, inside: None, tmp_path):
     mark = tmp_path / "seen"
     sample.write(
         "tests/test_shop.py",

@@ -17,7 +17,7 @@ Lastbus = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lastbus:
+def in_processes(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Lastbus:
     """Run one command inside the sample; returns its exit code, what it printed and what it complained."""
     monkeypatch.chdir(sample.root)
     monkeypatch.setenv("COLUMNS", "200")
@@ -30,6 +30,12 @@ def lastbus(sample: Sample, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
         return int(left.value.code or 0), said.out, said.err
 
     return run
+
+
+@pytest.fixture
+def lastbus(inside: None, in_processes: Lastbus) -> Lastbus:
+    """The same, but the tests of the sample run in this process: the command is what is tried."""
+    return in_processes
 
 
 def commit(sample: Sample) -> None:
@@ -63,10 +69,10 @@ def test_every_command_explains_itself_with_an_example(lastbus, command):
 
 
 @pytest.mark.guarantee("MUT-20")
-def test_a_replay_without_survivors_exits_0_and_can_be_read_by_programs(lastbus, sample):
+def test_a_replay_without_survivors_exits_0_and_can_be_read_by_programs(in_processes, sample):
     sample.mutate("add-wrong")
 
-    code, out, _ = lastbus("replay", "--json", "out.json")
+    code, out, _ = in_processes("replay", "--json", "out.json")
 
     assert code == 0
     assert out.splitlines()[0] == "killed           add-wrong"
@@ -97,13 +103,13 @@ def test_the_exit_code_of_a_replay_comes_from_its_outcome(lastbus, sample):
 
 @pytest.mark.guarantee("MUT-06", "MUT-20")
 def test_a_red_baseline_exits_3_and_names_the_test(lastbus, sample):
-    sample.write("tests/test_shop.py", TESTS.replace("shop.full(3)", "not shop.full(3)"))
+    sample.write("tests/test_shop.py", TESTS.replace("assert shop.full(3)", "raise OSError('no coins')"))
     sample.mutate("full-wrong", guarantees=["SUM-02"], killers=[FULL])
 
     code, _, err = lastbus("replay")
 
     assert code == 3
-    assert f"  {FULL}: assert not True" in err
+    assert f"  {FULL}: OSError: no coins" in err
 
 
 @pytest.mark.guarantee("MUT-41")
@@ -211,12 +217,12 @@ def test_a_replay_of_what_changed_says_when_nothing_did(lastbus, sample):
 
 
 @pytest.mark.guarantee("MUT-52", "MUT-53")
-def test_an_edit_becomes_a_mutation_that_is_replayed_at_once(lastbus, sample):
+def test_an_edit_becomes_a_mutation_that_is_replayed_at_once(in_processes, sample):
     commit(sample)
     code = sample.project.read("src/shop.py")
     sample.write("src/shop.py", code.replace("one + two", "one - two"))
 
-    code_of_exit, out, err = lastbus("mutations", "new", "add-minus", "--guarantee", "SUM-01")
+    code_of_exit, out, err = in_processes("mutations", "new", "add-minus", "--guarantee", "SUM-01")
 
     assert err == "looking for tests marked with SUM-01 that run src/shop.py:11\n"
     assert out.splitlines() == [
@@ -234,11 +240,14 @@ def test_an_edit_becomes_a_mutation_that_is_replayed_at_once(lastbus, sample):
 def test_an_edit_is_taken_back_only_when_it_is_asked_for(lastbus, sample):
     commit(sample)
     code = sample.project.read("src/shop.py")
-    sample.write("src/shop.py", code.replace("one + two", "two + one"))
-    new = ("mutations", "new", "add-turned", "--guarantee", "SUM-01", "--killer", ADD, "--restore")
+    edited = code.replace("one + two", "two + one")
+    sample.write("src/shop.py", edited)
+    new = ("mutations", "new", "--guarantee", "SUM-01", "--killer", ADD, "--summary", "The sum is turned.")
 
-    code_of_exit, out, _ = lastbus(*new, "--summary", "The sum is turned.", "--group", "shop")
+    lastbus(*new, "add-left")
+    assert sample.project.read("src/shop.py") == edited
 
+    code_of_exit, out, _ = lastbus(*new, "add-turned", "--restore", "--group", "shop")
     assert code_of_exit == 1
     assert out.splitlines()[-2:] == [
         "  mutations/shop/add-turned.json -> src/shop.py",
@@ -323,10 +332,18 @@ def test_a_proof_is_complete_when_everything_is_pinned(lastbus, sample):
     assert lastbus("prove")[0] == 1
 
     sample.mutate("full-wrong", guarantees=["SUM-02"], old=">= LIMIT", new="> LIMIT", killers=[FULL])
-    code, out, _ = lastbus("prove", "--report", "evidence")
+    code, out, _ = lastbus("prove")
 
     assert code == 0
     assert "2 guarantees: 2 pinned, 0 unpinned, 0 declared; 0 errors\nnothing is frozen\n" in out
+
+
+@pytest.mark.guarantee("MUT-21")
+def test_a_proof_leaves_its_evidence(in_processes, sample):
+    sample.mutate("add-wrong")
+    sample.mutate("full-wrong", guarantees=["SUM-02"], old=">= LIMIT", new="> LIMIT", killers=[FULL])
+
+    assert in_processes("prove", "--report", "evidence")[0] == 0
     assert (sample.root / "evidence/report.json").exists()
     assert "1 failed" in (sample.root / "evidence/add-wrong/pytest.log").read_text()
 
@@ -359,6 +376,19 @@ def test_signal_handlers_are_given_back(lastbus):
     lastbus("frozen", "check")
 
     assert (signal.getsignal(signal.SIGTERM), signal.getsignal(signal.SIGINT)) == before
+
+
+@pytest.mark.guarantee("MUT-15")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM], ids=["interrupt", "termination"])
+def test_a_signal_leaves_by_way_of_the_cleanup(number):
+    before = signal.signal(number, lambda *_: None)
+    try:
+        with pytest.raises(SystemExit) as left, cli._signals_leave():
+            signal.raise_signal(number)
+    finally:
+        signal.signal(number, before)
+
+    assert left.value.code == 128 + number
 
 
 @pytest.mark.parametrize("missing", ["typer", "rich"])

@@ -10,6 +10,7 @@ import pytest
 
 from lastbus.proof.replay import Outcome
 from lastbus.proof.verdict import Verdict
+from tests.proof.inside import IN_WARM
 from tests.proof.sample import ADD, CODE, FULL, HAS_SUBTESTS, TESTS, UNMARKED, Sample, shop
 
 EXTRA = """
@@ -166,14 +167,14 @@ def test_the_version_is_that_of_the_interpreter_that_ran(outcome):
 
 
 @pytest.mark.guarantee("MUT-18")
-def test_a_killed_canary_fails_the_replay(sample):
+def test_a_killed_canary_fails_the_replay(sample, inside):
     sample.mutate("canary", expect="survived")
 
     assert sample.replay().exit_code == 1
 
 
 @pytest.mark.guarantee("MUT-07")
-def test_a_copy_is_clean_again_before_the_next_mutation(sample):
+def test_a_copy_is_clean_again_before_the_next_mutation(sample, runs):
     sample.mutate("add-wrong")
     sample.mutate("harmless", new="return two + one", killers=[ADD, FULL, UNMARKED])
     before = sample.digest()
@@ -235,13 +236,14 @@ def test_a_test_that_pytest_timeout_would_fail_is_no_kill(sample, monkeypatch):
     assert sample.verdicts() == {"slow": "survived"}
 
 
-IN_WARM = "'_lastbus_zygote.warm' in __import__('sys').modules"
+HANG = {"inside": "raise TimeoutError", "processes": "while True: pass"}
+"""Code that makes a run end at its limit, by where it runs."""
 
 
 @pytest.mark.guarantee("MUT-27")
-def test_where_warm_and_isolated_runs_differ_the_isolated_verdict_counts_and_it_is_told(sample):
+def test_where_warm_and_isolated_runs_differ_the_isolated_verdict_counts_and_it_is_told(sample, runs):
     sample.mutate("seems-to-survive", new=f"return one + two if {IN_WARM} else 0")
-    sample.mutate("seems-to-hang", new=f"while {IN_WARM}: pass\n    return 0", limit_seconds=0.3)
+    sample.mutate("seems-to-hang", new=f"if {IN_WARM}:\n        {HANG[runs]}\n    return 0", limit_seconds=0.3)
     sample.mutate("survives", new="return two + one")
 
     told = {result.mutation.id: (str(result.verdict), result.disagreement) for result in sample.replay().results}
@@ -254,7 +256,7 @@ def test_where_warm_and_isolated_runs_differ_the_isolated_verdict_counts_and_it_
 
 
 @pytest.mark.guarantee("MUT-26")
-def test_a_killer_that_does_not_pass_warm_is_never_judged_warm(sample):
+def test_a_killer_that_does_not_pass_warm_is_never_judged_warm(sample, runs):
     sample.write("tests/test_shop.py", TESTS.replace("== 5", f"== 5\n    assert not {IN_WARM}"))
     sample.mutate("wrong")
     sample.mutate("fullness", guarantees=["SUM-02"], old="count >= LIMIT", new="False", killers=[FULL])
@@ -274,7 +276,7 @@ def counting(file: Path, then: str) -> str:
 
 
 @pytest.mark.guarantee("MUT-30")
-def test_a_kill_that_does_not_happen_again_is_flaky(sample, tmp_path):
+def test_a_kill_that_does_not_happen_again_is_flaky(sample, inside, tmp_path):
     sample.mutate("now-and-then", new=counting(tmp_path / "n", "return one + two if n % 2 else 0"))
     sample.mutate("always", new="return 0")
 
@@ -286,7 +288,7 @@ def test_a_kill_that_does_not_happen_again_is_flaky(sample, tmp_path):
 
 
 @pytest.mark.guarantee("MUT-30")
-def test_a_killer_that_fails_unmutated_after_its_baseline_is_flaky(sample, tmp_path):
+def test_a_killer_that_fails_unmutated_after_its_baseline_is_flaky(sample, inside, tmp_path):
     unstable = counting(tmp_path / "n", "assert n < 1")
     sample.write("tests/test_shop.py", TESTS.replace("assert shop.add(2, 3) == 5", unstable))
     sample.mutate("wrong")

@@ -15,7 +15,8 @@ from lastbus.proof.copies import copy_tree
 from lastbus.proof.errors import UsageError
 from lastbus.proof.notes import Events, Limits, Notes, Watch
 from lastbus.proof.runner import Slot
-from tests.proof.sample import ADD, FULL, HAS_SUBTESTS, Sample, shop
+from tests.proof.ends import ends, gone
+from tests.proof.sample import ADD, FULL, Sample, shop
 
 LIMITS = Limits(startup=10.0, of={}, default=5.0)
 
@@ -36,13 +37,6 @@ def interpreter(file: Path, script: str) -> str:
     return str(file)
 
 
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 def test_a_run_tells_what_its_tests_did(slot):
     run, notes = slot.run([ADD], LIMITS)
 
@@ -57,38 +51,6 @@ def test_only_the_mapped_tests_run(slot):
     _, notes = slot.run([FULL], LIMITS)
 
     assert list(notes.carries) == list(notes.seconds) == [FULL]
-
-
-@pytest.mark.guarantee("MUT-04")
-@pytest.mark.skipif(not HAS_SUBTESTS, reason="this pytest has no subtests")
-def test_subtests_are_told_apart_from_their_test(slot):
-    text = "def test_add_gives_the_sum(subtests):\n    with subtests.test():\n        assert not 1\n"
-
-    with slot.mutated({"tests/test_shop.py": text}):
-        run, _ = slot.run([ADD], LIMITS)
-
-    assert [(report.subtest, report.outcome) for report in run.reports if report.when == "call"] == [
-        (True, "failed"),
-        (False, "passed"),
-    ]
-
-
-@pytest.mark.guarantee("MUT-05")
-@pytest.mark.parametrize(
-    ("kind", "text"),
-    [
-        ("import", "1 / 0\n"),
-        ("import", "import nothing_like_this\n"),
-        ("import", "def test_add(:\n"),
-        ("collect", "def names(n): return 1 / 0\nimport pytest\n@pytest.mark.parametrize('n', [1], ids=names)\n"),
-    ],
-    ids=["import", "missing", "syntax", "collect"],
-)
-def test_what_breaks_before_a_test_is_told(slot, kind, text):
-    with slot.mutated({"tests/test_shop.py": text + "def test_add_gives_the_sum(n): ...\n"}):
-        run, _ = slot.run([ADD], LIMITS)
-
-    assert [broken.kind for broken in run.broken] == [kind]
 
 
 @pytest.mark.guarantee("MUT-07")
@@ -124,14 +86,22 @@ def test_a_mutated_run_leaves_no_bytecode(slot):
 
 @pytest.mark.guarantee("MUT-15")
 def test_what_a_test_leaves_running_is_killed_with_its_run(slot, tmp_path):
-    note = tmp_path / "pid"
-    start = "import subprocess; p = subprocess.Popen(['sleep', '60'], start_new_session={})"
-    for own_session in (False, True):
-        code = f"def add(a, b):\n    {start.format(own_session)}\n    open({str(note)!r}, 'w').write(str(p.pid))\n"
-        with slot.mutated({"src/shop.py": code + "    p.returncode = 0\n    return 5\n"}):
-            run, _ = slot.run([ADD], LIMITS)
-        assert run.ended == "finished"
-        assert gone(int(note.read_text()))
+    note = tmp_path / "pids"
+    code = (
+        "import subprocess\n"
+        "def add(a, b):\n"
+        f"    with open({str(note)!r}, 'w') as note:\n"
+        "        for own_session in (False, True):\n"
+        "            p = subprocess.Popen(['sleep', '60'], start_new_session=own_session)\n"
+        "            p.returncode = 0\n"
+        "            print(p.pid, file=note)\n"
+        "    return 5\n"
+    )
+    with slot.mutated({"src/shop.py": code}):
+        run, _ = slot.run([ADD], LIMITS)
+
+    assert run.ended == "finished"
+    assert [gone(int(pid)) for pid in note.read_text().split()] == [True, True]
 
 
 @pytest.mark.guarantee("MUT-15")
@@ -214,6 +184,18 @@ def test_an_interpreter_without_pytest_is_refused(sample, tmp_path):
 
 
 @pytest.mark.guarantee("MUT-11")
+def test_the_chosen_interpreter_is_what_is_started(sample, tmp_path, monkeypatch):
+    told = """echo '{"event": "ready", "python": "%s"}'; read command"""
+    chosen = interpreter(tmp_path / "python", told % "3.99.0")
+    monkeypatch.setattr(sys, "executable", interpreter(tmp_path / "own", told % "3.98.0"))
+    slot = Slot(sample.project, tmp_path, 0, chosen)
+    slot.start()
+    slot.close()
+
+    assert slot.version == "3.99.0"
+
+
+@pytest.mark.guarantee("MUT-11")
 def test_the_chosen_interpreter_runs_the_tests(sample, tmp_path):
     chosen = interpreter(tmp_path / "python", f'touch {tmp_path}/used; exec {sys.executable} "$@"')
     sample.mutate("add-wrong")
@@ -257,8 +239,7 @@ def test_a_replay_that_is_killed_outright_takes_its_processes_along(sample: Samp
         zygote = test.parent()
         replay.kill()
 
-    _, alive = psutil.wait_procs([one for one in (test, zygote) if one is not None], timeout=10)
-    assert [one.pid for one in alive if not gone(one.pid)] == []
+    assert [one.pid for one in (test, zygote) if one is not None and not ends(one.pid)] == []
 
 
 @pytest.mark.guarantee("MUT-07")

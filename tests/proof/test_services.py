@@ -8,16 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
-import psutil
 import pytest
 
 from lastbus.proof.config import Project
 from lastbus.proof.errors import UsageError
+from lastbus.proof.process import ZYGOTE
 from lastbus.proof.services import Services
+from tests.proof.ends import ends, gone
 from tests.proof.sample import FULL, PYPROJECT, TESTS, Sample
 
 KEEPER = """
-import contextlib, os
+import contextlib, os, signal
 
 @contextlib.contextmanager
 def till():
@@ -26,6 +27,13 @@ def till():
     yield {{"TILL": "lent"}}
     with open({note!r}, "a") as note:
         note.write("shut ")
+
+@contextlib.contextmanager
+def patient():
+    with till() as lent:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)  # Who still waits then dies of it.
+        yield lent
+        signal.setitimer(signal.ITIMER_REAL, 0)
 
 @contextlib.contextmanager
 def broken():
@@ -64,13 +72,6 @@ def declare(sample: Sample, name: str) -> None:
     sample.write("pyproject.toml", f'{paths}\n[tool.lastbus.proof.services]\ntill = "keeper:{name}"\n')
 
 
-def gone(pid: int) -> bool:
-    try:
-        return psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
-    except psutil.NoSuchProcess:
-        return True
-
-
 @pytest.mark.guarantee("MUT-28")
 @pytest.mark.parametrize("isolated", [False, True], ids=["warm", "isolated"])
 def test_all_killers_share_one_service_which_ends_with_the_replay(sample, note, isolated):
@@ -93,6 +94,16 @@ def test_a_service_that_no_killer_needs_is_not_started(sample, note):
 
 
 @pytest.mark.guarantee("MUT-28")
+def test_to_ask_which_services_there_are_starts_none(sample, note, tmp_path):
+    services = Services(sample.project, tmp_path, sys.executable)
+    state = services.state
+    services.close()
+
+    assert state == {"till": None}
+    assert not note.exists()
+
+
+@pytest.mark.guarantee("MUT-28")
 def test_without_its_service_a_fixture_helps_itself(sample, note):
     declare(sample, "broken")
     sample.write("tests/test_shop.py", SERVED.replace("== 'lent'", "== 'own'"))
@@ -109,6 +120,30 @@ def test_who_asks_again_gets_the_same_service(sample, note, tmp_path):
 
     assert lent == [{"TILL": "lent"}] * 2
     assert note.read_text().count("open") == 1
+
+
+@pytest.mark.guarantee("MUT-28")
+def test_a_service_is_left_by_its_door(sample, note, tmp_path):
+    services = Services(sample.project, tmp_path, sys.executable)
+    services.lend("till")
+    services.close()
+
+    opened, pid, shut = note.read_text().split()
+    assert (opened, shut) == ("open", "shut")
+    assert gone(int(pid))
+
+
+@pytest.mark.guarantee("MUT-28")
+def test_a_service_without_a_parent_ends(sample, note):
+    keeper = [sys.executable, str(ZYGOTE), "host", "keeper:patient", str(sample.root / "tests")]
+    with subprocess.Popen(keeper, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as host:
+        assert host.stdin is not None
+        assert host.stdout is not None
+        assert b"lent" in host.stdout.readline()
+        host.stdin.close()
+
+    assert host.returncode == 0
+    assert note.read_text().split()[2] == "shut"
 
 
 def test_why_a_service_could_not_be_started_is_kept(sample, note, tmp_path):
@@ -134,12 +169,11 @@ def test_a_service_ends_however_the_replay_does(sample, note, tmp_path, number):
     place = {**os.environ, "TMPDIR": str(tmp_path)}
     with subprocess.Popen(command, cwd=sample.root, stdout=subprocess.DEVNULL, env=place) as replay:
         test = int(pipe.read_text())
-        host = psutil.Process(int(note.read_text().split()[1]))
+        host = int(note.read_text().split()[1])
         replay.send_signal(number)
         replay.wait()
-    _, alive = psutil.wait_procs([host], timeout=10)
 
-    assert [one.pid for one in alive if not gone(one.pid)] == []
+    assert ends(host)
     assert gone(test)
     assert note.read_text().split()[2] == "shut"
 

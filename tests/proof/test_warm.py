@@ -2,16 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import os
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
-from lastbus.proof.notes import Limits
+from lastbus.proof import runner
+from lastbus.proof.notes import Limits, Notes
 from lastbus.proof.runner import Slot
 from lastbus.proof.verdict import Report, Run
+from lastbus.proof.zygote import warm
+from lastbus.proof.zygote.recorder import Recorder, Wire
+from lastbus.proof.zygote.swap import Ran
 from tests.proof.sample import ADD, CODE, FULL, HAS_SUBTESTS, PYPROJECT, TESTS, Sample, shop
 
 LIMITS = Limits(startup=20.0, of={}, default=20.0)
@@ -202,7 +210,8 @@ def counted(sample: Sample, tmp_path: Path) -> Iterator[Slot]:
 def test_tests_are_collected_once_for_all_runs(counted, tmp_path):
     counted.collect([ADD, FULL])
     for test in (ADD, FULL, ADD):
-        assert counted.run([test], LIMITS)[0].how == "warm"
+        run, notes = counted.run([test], LIMITS)
+        assert (run.how, list(notes.seconds)) == ("warm", [test])
 
     assert (tmp_path / "imports").read_text() == "x"
 
@@ -217,6 +226,54 @@ def test_what_a_run_leaves_behind_is_not_there_in_the_next(sample, tmp_path):
 
     assert [run.how for run in runs] == ["warm", "warm"]
     assert [report.outcome for run in runs for report in run.reports] == ["passed"] * 6
+
+
+@pytest.mark.guarantee("MUT-23")
+def test_what_a_test_reads_and_prints_is_its_own(sample, tmp_path):
+    sample.write("tests/test_shop.py", "import pytest\nimport shop\n\n" + STYLES[STYLES.index("def test_output") :])
+    slot = Slot(sample.project, tmp_path, 0, sys.executable)
+    tests = ["tests/test_shop.py::test_input", "tests/test_shop.py::test_output"]
+    slot.collect(tests)
+    run, _ = slot.run(tests, LIMITS)
+    slot.close()
+
+    assert run.how == "warm"
+    assert [report.outcome for report in run.reports] == ["passed"] * 6
+
+
+class Played:
+    """A process that does nothing and says that all went well."""
+
+    alive = True
+
+    def __init__(self, python: str, mode: str, *_: object) -> None:
+        self.mode = mode
+
+    def start(self) -> str:
+        return "3.99.0"
+
+    def send(self, command: object) -> None: ...
+
+    def until(self, event: str, seconds: float) -> dict[str, Any]:
+        return {"unfit": "", "modules": []}
+
+    def run(self, *_: object) -> tuple[Run, Notes]:
+        return Run(), Notes()
+
+    def stop(self) -> None: ...
+
+    def end(self) -> None: ...
+
+
+@pytest.mark.guarantee("MUT-23")
+def test_runs_are_warm_as_soon_as_the_tests_are_collected(sample, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "Process", Played)
+    slot = Slot(sample.project, tmp_path, 0, sys.executable)
+    before, _ = slot.run([ADD], LIMITS)
+    slot.collect([ADD])
+    after, _ = slot.run([ADD], LIMITS)
+
+    assert (before.how, after.how) == ("fresh", "warm")
 
 
 @pytest.mark.guarantee("MUT-24")
@@ -259,6 +316,22 @@ def test_what_is_alive_after_an_import_is_never_forked(counted, alive, why):
     assert why in counted.cold
     assert "tests/test_shop.py" in counted.cold
     assert run.how == "fresh"
+
+
+@pytest.mark.guarantee("MUT-22")
+def test_the_first_file_whose_import_leaves_something_alive_is_named(tmp_path, monkeypatch):
+    alive = iter(["", "a thread runs", "a thread runs", "a thread runs"])
+    monkeypatch.setattr(warm, "unfit", lambda: next(alive))
+    wire = os.open(tmp_path / "wire", os.O_RDWR | os.O_CREAT)
+    parent: Any = SimpleNamespace(wire=Wire(wire))
+    recorder = Recorder(parent.wire, [], {}, str(tmp_path))
+    plugin = warm.Warm(parent, recorder, Ran(str(tmp_path)), {"cwd": str(tmp_path), "purge": []})
+    for file in ("test_one.py", "test_two.py", "test_three.py"):
+        plugin.pytest_collectreport(pytest.CollectReport(file, "passed", None, []))
+    plugin._tell_fitness()
+    os.close(wire)
+
+    assert json.loads((tmp_path / "wire").read_text())["unfit"] == "a thread runs after the import of test_two.py"
 
 
 def test_a_warm_process_that_died_is_done_without(counted):
