@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import traceback
 
@@ -11,7 +12,7 @@ from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import ResponseError
 
 from lastbus import Event, EventStorageError, EventSubscription
-from lastbus._backends.redis.cancellation import heed
+from lastbus._backends.redis.cancellation import heed, heed_in_a_task
 from lastbus._backends.redis.connection import RedisConnection, make_client
 from lastbus._kit.ports import free_port
 from lastbus._kit.servers import RedisServer, ServerUnavailable, missing
@@ -311,4 +312,28 @@ async def test_a_cancellation_that_the_driver_drops_still_arrives() -> None:
     working.cancel()
     await asyncio.wait({working})
 
+    assert working.cancelled()
+
+
+@pytest.mark.guarantee("REDIS-12")
+async def test_a_task_of_its_own_brings_the_result_the_error_and_the_cancellation_of_a_call() -> None:
+    async def reply() -> str:
+        return "reply"
+
+    async def fail() -> None:
+        raise ConnectionError("gone")
+
+    async def drop_it() -> None:
+        with contextlib.suppress(asyncio.CancelledError):
+            await asyncio.get_running_loop().create_future()
+
+    assert await heed_in_a_task(reply()) == "reply"
+    with pytest.raises(ConnectionError, match="gone"):
+        await heed_in_a_task(fail())
+
+    working = asyncio.ensure_future(heed_in_a_task(drop_it()))
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    working.cancel()
+    await asyncio.wait({working})
     assert working.cancelled()

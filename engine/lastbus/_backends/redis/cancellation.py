@@ -17,6 +17,28 @@ from lastbus._tasks import spawn
 
 Result = TypeVar("Result")
 
+_working: dict[asyncio.Task[Any], None] = {}
+
+
+async def heed_in_a_task(work: Awaitable[Result]) -> Result:
+    """As `heed`, where a task does not say that it was cancelled: the driver gets one of its own to be wrong about."""
+
+    async def run() -> Result:
+        return await work
+
+    task: asyncio.Task[Result] = spawn(
+        run(), name="lastbus redis call", owner=_working, label=None, on_done=_working.pop
+    )
+    try:
+        await asyncio.wait({task})
+    except asyncio.CancelledError:
+        task.cancel()
+        await asyncio.wait({task})
+        task.cancelled() or task.exception()
+        raise
+    return task.result()
+
+
 if sys.version_info >= (3, 11):
 
     async def heed(work: Awaitable[Result]) -> Result:
@@ -29,23 +51,4 @@ if sys.version_info >= (3, 11):
         return result
 
 else:
-    _working: dict[asyncio.Task[Any], None] = {}
-
-    async def heed(work: Awaitable[Result]) -> Result:
-        """The result of `work`; `CancelledError` if the caller was cancelled meanwhile, whatever came of `work`."""
-
-        async def run() -> Result:
-            return await work
-
-        # A task does not say that it was cancelled here, so the driver gets one of its own to be wrong about.
-        task: asyncio.Task[Result] = spawn(
-            run(), name="lastbus redis call", owner=_working, label=None, on_done=_working.pop
-        )
-        try:
-            await asyncio.wait({task})
-        except asyncio.CancelledError:
-            task.cancel()
-            await asyncio.wait({task})
-            task.cancelled() or task.exception()
-            raise
-        return task.result()
+    heed = heed_in_a_task
