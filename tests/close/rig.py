@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 from lastbus._close.closer import Closer
 from lastbus._close.state import OnOverdue
+from lastbus.testing import everyone_blocked
+from tests.contract.waiting import soon
 
 SLOTS = ("pubsub", "redis", "event_storage", "subscription_storage", "processing_tracker")
 
@@ -93,11 +95,17 @@ class Outcome(NamedTuple):
     kind: str = ""
 
 
-async def closed(rig: Rig, seconds: float = 2) -> Outcome:
+async def is_over(future: asyncio.Future[Any]) -> bool:
+    """Whether `future` ends; whoever waits for it has been told by then."""
+    is_done = await soon(future.done)
+    await everyone_blocked(2)
+    return is_done
+
+
+async def closed(rig: Rig) -> Outcome:
     """The outcome of `rig.close()` under a watchdog that observes and cancels nothing."""
     closing = asyncio.ensure_future(rig.close())
-    await asyncio.wait({closing}, timeout=seconds)
-    if not closing.done():
+    if not await is_over(closing):
         return Outcome("hang")
     if closing.cancelled():
         return Outcome("raised", "CancelledError")

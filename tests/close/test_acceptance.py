@@ -13,7 +13,7 @@ from lastbus._close.selfclose import IN_DISPATCH
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import everyone_blocked
 from tests.close.eager import SpawnsByHand, at_once, eagerly
-from tests.close.rig import Outcome, Rig, State, closed, factory
+from tests.close.rig import Outcome, Rig, State, closed, factory, is_over
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 
@@ -60,7 +60,7 @@ async def cancel_one(rig: Rig, victim: int) -> tuple[bool, bool, Outcome]:
     was_cancelled = shared.cancelled()
     may_end.set()
     other = callers[1 - victim]
-    await asyncio.wait({other}, timeout=2)
+    await is_over(other)
     word = "hang" if not other.done() else "returned" if not other.cancelled() else "cancelled"
     return callers[victim].cancelled(), was_cancelled, Outcome(word)
 
@@ -207,7 +207,7 @@ async def test_whoever_waits_is_refused_even_if_the_whole_teardown_ran_within_th
 
     with factory(at_once):
         future = bus.request_close()
-    await asyncio.wait({waiting}, timeout=2)
+    await is_over(waiting)
 
     assert future.done()
     assert isinstance(waiting.done() and waiting.exception(), BusClosedError)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lastbus.testing import everyone_blocked
-from tests.close.rig import Outcome, Rig, State, closed, factory
+from tests.close.rig import Outcome, Rig, State, closed, factory, is_over
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 
@@ -52,7 +52,7 @@ async def test_a_factory_that_hides_the_real_task_behind_a_future_is_seen_throug
         future = rig.request_close()
 
     assert rig._teardown_task is made[0]
-    await asyncio.wait({future}, timeout=2)
+    await is_over(future)
     assert rig.state == State(True, "OK", False, 1)
 
 

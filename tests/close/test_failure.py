@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from lastbus.testing import everyone_blocked
-from tests.close.rig import Outcome, Rig, State, closed
+from tests.close.rig import Outcome, Rig, State, closed, is_over
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 
@@ -34,7 +34,7 @@ async def interrupted(rig: Rig, interrupt: Callable[[Rig], None]) -> Outcome:
     future = rig.request_close()
     await everyone_blocked()
     interrupt(rig)
-    await asyncio.wait({future}, timeout=2)
+    await is_over(future)
     if not future.done():
         return Outcome("hang")
     error = future.exception()
@@ -80,7 +80,7 @@ async def test_a_step_that_raises_is_a_failure_that_keeps_its_cause(monkeypatch:
 
     monkeypatch.setattr(rig, "_running_listeners", broken)
     future = rig.request_close()
-    await asyncio.wait({future}, timeout=2)
+    await is_over(future)
 
     error: Any = future.exception()
     assert error is not None

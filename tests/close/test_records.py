@@ -10,7 +10,8 @@ import pytest
 from lastbus.testing import everyone_blocked
 from tests.close.eager import SpawnsByHand, eagerly
 from tests.close.hygiene import collected
-from tests.close.rig import Outcome, Rig, State, closed, factory
+from tests.close.rig import Outcome, Rig, State, closed, factory, is_over
+from tests.contract.waiting import soon
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 
@@ -145,7 +146,7 @@ async def test_a_close_that_somebody_else_settled_is_told_once(caplog: pytest.Lo
         future = rig.request_close()
         accepted = rig.state
         outcomes = [await closed(rig), await closed(rig)]
-    await asyncio.wait(made, timeout=2)
+    await soon(lambda: all(each.done() for each in made))
     await everyone_blocked()
 
     assert future.done()
@@ -190,7 +191,7 @@ async def test_nothing_that_is_forged_on_the_bus_keeps_that_from_being_told(
 
     with factory(make):
         outcomes = [await closed(rig), await closed(rig)]
-    await asyncio.wait(made, timeout=2)
+    await soon(lambda: all(each.done() for each in made))
     await everyone_blocked()
 
     assert outcomes == [RETURNED] * 2
@@ -209,7 +210,7 @@ async def test_only_teardowns_that_have_begun_are_counted() -> None:
     rig.components["pubsub"].error = asyncio.CancelledError()
     future = rig.request_close()
     accepted = rig.state
-    await asyncio.wait({future}, timeout=2)
+    await is_over(future)
     seen.append((Outcome("waited"), rig.state.runs))
     rig.components["pubsub"].error = None
     seen += [(await closed(rig), rig.state.runs), (await closed(rig), rig.state.runs)]

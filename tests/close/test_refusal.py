@@ -11,7 +11,7 @@ import pytest
 from lastbus import CloseError, Event
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import everyone_blocked
-from tests.close.rig import Outcome, Rig, State, closed
+from tests.close.rig import Outcome, Rig, State, closed, is_over
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 
@@ -87,7 +87,7 @@ async def test_a_close_that_is_under_way_here_cannot_be_joined_from_another_loop
     assert [type(error) for error in refused] == [CloseError] * 2
     assert ["error_kind=cross-loop-close" in str(error) for error in refused] == [True] * 2
     assert after == State(True, "PENDING", True, 0)
-    await asyncio.wait({future}, timeout=2)
+    await is_over(future)
     assert (rig.state, rig.calls) == (State(True, "OK", False, 1), ONCE)
 
 
@@ -95,7 +95,7 @@ async def test_a_close_that_is_under_way_here_cannot_be_joined_from_another_loop
 async def test_an_idle_bus_may_be_closed_from_another_loop() -> None:
     rig = Rig()
     work = rig.run("event", make_rig)
-    await asyncio.wait({work}, timeout=2)
+    await is_over(work)
     rig._pending_tasks[work] = ("event", "of-old")
 
     assert closes_elsewhere(rig) == [None, None]

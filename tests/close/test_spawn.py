@@ -12,7 +12,7 @@ import pytest
 from lastbus import BusClosedError, CloseError
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import everyone_blocked
-from tests.close.rig import Outcome, Rig, State, closed, factory
+from tests.close.rig import Outcome, Rig, State, closed, factory, is_over
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 
@@ -93,7 +93,7 @@ async def test_a_bus_whose_close_has_not_begun_goes_on_working() -> None:
     with factory(Barren(OSError("no task today"))), pytest.raises(CloseError, match="teardown-spawn-failed"):
         bus.request_close()
     event_id = await bus.publish("job")
-    await asyncio.wait({waiting}, timeout=2)
+    await is_over(waiting)
 
     assert waiting.result().event_id == event_id
     await bus.close()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -15,6 +16,8 @@ PATIENCE_SECONDS: Final = 1.0
 """How long a test waits, with nothing to do for anybody, for what must come; only a broken bus makes it that long."""
 BUSY_SECONDS_MAX: Final = 4.0
 """How long a test waits while others have something to do: they may go round in circles."""
+OWN_FILES: Final = 1
+"""How many files a loop watches by itself: the one by which threads wake it."""
 GLANCE_SECONDS: Final = 0.001
 """How long a loop sleeps between two looks: what a thread changes does not wake it."""
 
@@ -34,13 +37,14 @@ async def until(condition: Callable[[], bool]) -> None:
 async def soon(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> bool:
     """Whether `condition` becomes true before the loop has had nothing to do for so many seconds, all in all.
 
-    The time in which others are busy, or the machine is, does not count; it is bounded too.
+    The time in which others are busy, or the machine is, does not count; it is bounded too. Where nobody is left who
+    could make it true, the answer comes at once.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + seconds + BUSY_SECONDS_MAX
     with _at_rest(loop) as rest:
         looks_max = rest.looks + seconds / GLANCE_SECONDS
-        while not condition() and rest.looks < looks_max and loop.time() < deadline:
+        while not condition() and rest.looks < looks_max and not rest.is_for_ever and loop.time() < deadline:
             await asyncio.sleep(0)
     return condition()
 
@@ -55,18 +59,23 @@ class _Rest:
     """Lets a loop sleep for a moment in a turn in which only those are ready who look for a condition in each turn."""
 
     def __init__(self, loop: Any) -> None:
-        self._ready = loop._ready
+        self._ready, self._timers, self._files = loop._ready, loop._scheduled, loop._selector.get_map()
         self._select = loop._selector.select
         self.waiting = 0
         self.looks = 0
         """How often the loop has slept and nothing has woken it."""
+        self.is_for_ever = False
+        """Whether it has slept where no timer, file or thread was left to wake it."""
         loop._selector.select = self._select_restfully
 
     def _select_restfully(self, timeout: float | None = None) -> Any:
         if timeout != 0 or not self.waiting or len(self._ready) > self.waiting:
+            self.is_for_ever = False
             return self._select(timeout)
+        has_wakers = len(self._files) > OWN_FILES or bool(self._timers) or threading.active_count() > 1
         events = self._select(GLANCE_SECONDS)
         self.looks += not events
+        self.is_for_ever = not (events or has_wakers)
         return events
 
 
