@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from lastbus.cli import main
-from lastbus.proof.bench import contest, run
+from lastbus.proof.bench import contest, rival, run
 from lastbus.proof.bench.contest import Hang, Lap
 from lastbus.proof.bench.guinea import Guinea, grow
 from lastbus.proof.bench.rival import words
@@ -136,3 +136,67 @@ def test_a_small_run_measures_every_way(tmp_path, monkeypatch):
     assert [row.killed for row in found.rows] == [2, 2, 2, 0]
     assert found.traps == {"hang-s01": ("timeout", "hang"), "not-run-s07": ("killed", "not-run")}
     assert steps[-1] == "traps and hangs"
+
+
+def interpreter(path: Path, script: str) -> str:
+    """A program that stands for a Python with or without mutmut."""
+    path.write_text(f"#!/bin/sh\n{script}\n")
+    path.chmod(0o755)
+    return str(path)
+
+
+def test_a_rival_is_installed_where_it_can_be_imported(tmp_path):
+    python = interpreter(tmp_path / "python", 'test "$*" = "-c import mutmut" && exit 0; exit 1')
+
+    assert rival.is_installed(python)
+    assert not rival.is_installed(interpreter(tmp_path / "bare", "exit 1"))
+
+
+def test_the_rival_runs_on_a_copy_with_its_own_settings(tmp_path):
+    guinea = grow(tmp_path / "pig", 1)
+    before = (guinea.project.root / "pyproject.toml").read_text()
+    python = interpreter(
+        tmp_path / "python", f"(echo $*; ls; cat pyproject.toml) > {tmp_path}/seen; echo '2/2  🎉 1 🫥 0'"
+    )
+
+    lap = rival.mutmut(guinea, python, 3)
+
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert sorted(lap.words.values()) == ["killed", "not killed"]
+    assert (lap.startup_seconds, lap.loop_seconds > 0) == (0.0, True)
+    assert seen[0] == "-m mutmut run --max-children 3"
+    assert "mutations" not in seen
+    assert seen[-2:] == ["[tool.mutmut]", 'source_paths = ["src"]']
+    assert (guinea.project.root / "pyproject.toml").read_text() == before
+
+
+def test_a_rival_that_takes_too_long_is_ended_and_has_said_nothing(tmp_path, monkeypatch):
+    monkeypatch.setattr(rival, "RIVAL_SECONDS", 0.05)
+    python = interpreter(tmp_path / "python", "echo '1/1  🎉 1 🫥 0'; sleep 60")
+
+    assert rival.mutmut(grow(tmp_path / "pig", 1), python, 1).words == {}
+
+
+def test_the_naive_way_takes_a_failed_run_for_a_kill_and_gives_up_on_a_long_one(tmp_path, monkeypatch):
+    guinea = grow(tmp_path / "pig", 1)
+    (one,) = guinea.killable
+
+    def word(script: str) -> str:
+        return contest.naive(guinea, [one], interpreter(tmp_path / "python", script), 1).words[one.id]
+
+    assert [word("exit 1"), word("exit 0")] == ["killed", "survived"]
+    monkeypatch.setattr(contest, "NAIVE_SECONDS", 0.05)
+    assert word("sleep 60") == "timeout"
+    lost = replace(one, edits=(replace(one.edits[0], old="not there"),))
+    assert contest.naive(guinea, [lost], "no-such-python", 1).words == {one.id: "anchor-lost"}
+
+
+def test_every_way_has_its_turn_to_be_first():
+    names = ["a", "b", "c"]
+
+    assert [run._in_turn(names, number) for number in range(4)] == [
+        ["a", "b", "c"],
+        ["b", "c", "a"],
+        ["c", "a", "b"],
+        ["a", "b", "c"],
+    ]
