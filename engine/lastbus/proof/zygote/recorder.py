@@ -65,7 +65,7 @@ class Recorder:
 
     def tell_collected(self) -> None:
         """Say which of the tests in `keep` there are, and what the missing ones may be called."""
-        carries = {test: ids for test, ids in self.carries.items() if test in self.keep}
+        carries = {test: self.carries[test] for test in self.keep if test in self.carries}
         self.wire.send("collected", carries=carries, hints={k: v for k, v in self.hints.items() if k in self.keep})
 
     @pytest.hookimpl(tryfirst=True)

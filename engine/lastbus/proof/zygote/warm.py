@@ -9,15 +9,17 @@ served by a fork, and in the child pytest goes on where it stood: it runs the ch
 from __future__ import annotations
 
 import gc
+import linecache
 import os
 import sys
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
 from .place import Command, importable, preload, redirect, settle_in, unfit, use_copy
 from .recorder import Recorder
-from .swap import Codes, Ran, Unswappable, swap
+from .swap import Codes, Ran, Swap, Unswappable, swaps
 
 if TYPE_CHECKING:
     from .serve import Parent
@@ -34,6 +36,7 @@ class Warm:
         self.purge = command["purge"]
         self.command: Command = {}
         """What this process was forked for; empty in the process that is never used up."""
+        self.held: tuple[Any, ...] = ()
         self.suspect = ""
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -51,6 +54,10 @@ class Warm:
         # What is captured goes to temporary files, which children must not share.
         capture.stop_global_capturing()
         codes = Codes(self.root, self.ran.stop())
+        _have_lines_ready([*codes.texts, *_files_between_pytest_and_tests(session.config)])
+        items = {item.nodeid: item for item in session.items}
+        # Whatever a child lets go of it writes to, page by page, in memory that it shares until then.
+        self.held = (codes, items, session, session.items)
         gc.collect()
         gc.freeze()
         self._tell_fitness()
@@ -59,10 +66,17 @@ class Warm:
                 preload(command["modules"])
                 self._tell_fitness()
                 continue
-            codes.know(command["mutated"])
+            try:
+                changes = [change for file in command["mutated"] for change in swaps(codes, file)]
+            except Unswappable as refusal:
+                self.parent.wire.send("refused", reason=str(refusal))
+                self.parent.wire.send("exit", status=0)
+                continue
             if self.parent.fork():
                 self.command = command
-                self._take_over(session, capture, codes)
+                self._take_over(capture, changes)
+                session.items = [items[test] for test in command["keep"] if test in items]
+                session.testsfailed = 0  # Collection errors of other files: they are told, their tests are not here.
                 return
         os._exit(0)
 
@@ -71,23 +85,32 @@ class Warm:
         where = f" after the import of {self.suspect}" if self.suspect and why else ""
         self.parent.wire.send("warm", unfit=why + where, modules=importable(self.purge))
 
-    def _take_over(self, session: pytest.Session, capture: Any, codes: Codes) -> None:
-        """Become the process of one run: the mutation is in, and the session holds the chosen tests."""
+    def _take_over(self, capture: Any, changes: list[Swap]) -> None:
+        """Become the process of one run: the mutation is in, and the recorder tells of the chosen tests."""
         redirect(self.command["log"])
         settle_in(self.command)
         capture.start_global_capturing()
         capture.suspend_global_capture()
-        try:
-            for file in self.command["mutated"]:
-                swap(codes, file)
-        except Unswappable as refusal:
-            self.parent.wire.send("refused", reason=str(refusal))
-            os._exit(0)
+        for function, code in changes:
+            function.__code__ = code
         self.recorder.keep = set(self.command["keep"])
         self.recorder.services = self.command["services"]
         self.recorder.tell_collected()
-        session.items[:] = [item for item in session.items if item.nodeid in self.recorder.keep]
-        session.testsfailed = 0  # Collection errors of other files: they are told, and their tests are not here.
+
+
+def _have_lines_ready(files: Iterable[str]) -> None:
+    """Read what tracebacks will show of `files`, so that no child has to; what is mutated later is read again."""
+    for file in files:
+        linecache.getlines(file)
+
+
+def _files_between_pytest_and_tests(config: pytest.Config) -> list[str]:
+    """The files whose frames stand above those of any test: pytest, its plugins, asyncio."""
+    plugins = {type(plugin).__module__ for plugin in config.pluginmanager.get_plugins()}
+    plugins |= {getattr(plugin, "__name__", "") for plugin in config.pluginmanager.get_plugins()}
+    packages = {"asyncio", "pluggy", *(name.partition(".")[0] for name in plugins)}
+    modules = (module for name, module in list(sys.modules.items()) if name.partition(".")[0] in packages)
+    return [file for module in modules if (file := getattr(module, "__file__", None)) and file.endswith(".py")]
 
 
 def serve_warm(parent: Parent) -> None:
