@@ -82,13 +82,14 @@ class Bus(Closer):
             self._closing, _credential(self._close_future), self._teardown_task is not None, self._teardown_runs
         )
 
-    def dispatch(self) -> Task[Any]:
-        """Let something be in flight until a moment after the close has begun."""
-        gate = asyncio.Event()
+    def dispatch(self, gate: asyncio.Event | None = None) -> Task[Any]:
+        """Let something be in flight until `gate` opens; without one, until a moment after the close has begun."""
+        if gate is None:
+            gate = asyncio.Event()
+            asyncio.get_running_loop().call_later(LIMIT / 5, gate.set)
         task = Task(gate.wait())
         self._pending_tasks[task] = ("event", "handler")
         task.add_done_callback(lambda ended: self._pending_tasks.pop(ended, None))
-        asyncio.get_running_loop().call_later(LIMIT / 5, gate.set)
         return task
 
 

@@ -78,7 +78,8 @@ def test_a_callers_own_deadline_is_how_to_live_with_it() -> None:
 def test_a_teardown_that_somebody_else_drives_is_reported_as_failed_and_closes_all_the_same() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus = Bus()
-        bus.dispatch()
+        bus._close_timeout = 30
+        bus.dispatch(bus.curtain)
         closing = Task(bus.close())
 
         def make(coro: Any) -> Any:
@@ -87,9 +88,10 @@ def test_a_teardown_that_somebody_else_drives_is_reported_as_failed_and_closes_a
 
         factory(loop, make)
         first = await outcome(closing)
-        then, again = list(bus.calls), None
+        then = list(bus.calls)
         loop.set_task_factory(None)
         again = Task(bus.close())
+        bus.curtain.set()
         second = await outcome(again)
         await ended(bus.kept[0])
         return first, then, second, bus.calls, bus._teardown_runs
