@@ -6,7 +6,7 @@ import ast
 import json
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import pytest
 from hypothesis import given
@@ -19,6 +19,7 @@ from lastbus.proof.errors import MutationFileError, UsageError
 from lastbus.proof.mutation import Mutation, Unfit, apply
 from lastbus.proof.replay import Outcome, Result, replay
 from lastbus.proof.verdict import Judgement, Verdict
+from lastbus.proof.witness import Witness
 from tests.proof.sample import ADD, CODE, FULL, TESTS, Sample
 
 LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "c = a", "pass", "", "# said"]), max_size=12)
@@ -245,6 +246,49 @@ def test_killers_are_marked_and_pass_and_run_the_changed_lines(broken):
     assert why == "tests that run the changed lines"
 
 
+class Lines:
+    """What stands for coverage.py: it remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.told: list[str] = []
+
+    def start(self) -> None: ...
+
+    def stop(self) -> None: ...
+
+    def switch_context(self, name: str) -> None:
+        self.told.append(name)
+
+
+@pytest.fixture
+def witness(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> Iterator[Witness]:
+    """What asks the tests, inside this process: it has asked those of SUM-01, one of which fails."""
+    sample.write("tests/test_shop.py", TESTS + MORE)
+    monkeypatch.chdir(sample.root)
+    monkeypatch.setattr(Witness, "_coverage", lambda *_: Lines())
+    witness = Witness(["SUM-01"], str(sample.root / "src/shop.py"))
+    quiet = ("no:cacheprovider", "no:faulthandler", "no:unraisableexception", "no:threadexception")
+    plugins = [part for name in quiet for part in ("-p", name)]
+    witness.run([f"--rootdir={sample.root}", "-s", "-q", "--import-mode=importlib", *plugins, "tests/test_shop.py"])
+    yield witness
+    for name in ("shop", "tests.test_shop", "test_shop"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.guarantee("MUT-53")
+def test_a_witness_is_marked_and_passes(witness):
+    names = [name.partition("::")[2] for name in witness.seconds]
+
+    assert names == ["test_add_gives_the_sum", "test_of_several[1]", "test_of_several[2]", "test_that_does_not_add"]
+
+
+@pytest.mark.guarantee("MUT-53")
+def test_the_lines_of_each_test_are_its_own(witness):
+    asked = [*witness.seconds, "tests/test_shop.py::test_that_fails_anyway"]
+
+    assert witness.coverage.told == [context for test in asked for context in (test, "")]
+
+
 @pytest.mark.guarantee("MUT-53")
 def test_of_many_tests_those_that_fail_are_killers(broken, monkeypatch):
     tests = {f"tests/test_shop.py::test_{number}": 0.1 for number in range(9)}
@@ -278,7 +322,7 @@ def test_tests_that_cannot_be_run_are_no_killers(broken):
 
 
 @pytest.mark.guarantee("MUT-52")
-def test_the_verdict_is_recorded_for_the_tree_without_the_edit(broken):
+def test_the_verdict_is_recorded_for_the_tree_without_the_edit(broken, inside):
     found = drafted(broken)
     mutation = authoring.write(broken.project, found, [ADD])
     with authoring.unbroken(broken.project, found) as copy:

@@ -221,7 +221,7 @@ def test_a_verdict_that_a_run_does_not_confirm_is_an_error_of_the_history(stage)
 
 
 @pytest.mark.guarantee("MUT-42")
-def test_another_interpreter_reuses_nothing(stage):
+def test_another_interpreter_reuses_nothing(real_surroundings, stage):
     entries = record.load(stage.sample.project)
     for entry in entries.values():
         assert (entry.python, entry.executable) == ("3", sys.executable)
@@ -233,7 +233,7 @@ def test_another_interpreter_reuses_nothing(stage):
 
 
 @pytest.mark.guarantee("MUT-42")
-def test_an_interpreter_that_gives_no_answer_reuses_nothing(stage):
+def test_an_interpreter_that_gives_no_answer_reuses_nothing(real_surroundings, stage):
     stage.replay(python="no-such-python")
     stage.replay(python="no-such-python")
 

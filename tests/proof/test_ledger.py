@@ -125,7 +125,7 @@ def test_a_new_conftest_makes_the_verdict_stale(pinned):
 
 
 @pytest.mark.guarantee("MUT-42")
-def test_other_packages_make_the_verdict_stale(pinned, tmp_path, monkeypatch):
+def test_other_packages_make_the_verdict_stale(real_surroundings, pinned, tmp_path, monkeypatch):
     (tmp_path / "till-2.dist-info").mkdir()
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
 
@@ -133,7 +133,7 @@ def test_other_packages_make_the_verdict_stale(pinned, tmp_path, monkeypatch):
 
 
 @pytest.mark.guarantee("MUT-42")
-def test_a_verdict_of_an_interpreter_that_gives_no_answer_is_stale(sample):
+def test_a_verdict_of_an_interpreter_that_gives_no_answer_is_stale(real_surroundings, sample):
     sample.mutate("add-wrong")
     remember(sample, "add-wrong", python="no-such-python")
 

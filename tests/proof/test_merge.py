@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lastbus.proof.errors import UsageError
@@ -25,6 +25,7 @@ def some(count: int) -> list[Mutation]:
 
 @pytest.mark.guarantee("MUT-47")
 @given(count=COUNTS, total=COUNTS)
+@example(count=3, total=2)
 def test_every_mutation_is_in_one_shard_and_shards_differ_by_one_at_most(count, total):
     mutations = some(count)
 
@@ -36,6 +37,7 @@ def test_every_mutation_is_in_one_shard_and_shards_differ_by_one_at_most(count, 
 
 @pytest.mark.guarantee("MUT-47")
 @given(order=st.permutations(some(12)))
+@example(order=some(12)[::-1])
 def test_a_shard_is_the_same_wherever_it_is_dealt(order):
     assert {one.id for one in Shard(2, 3).of(order)} == {one.id for one in Shard(2, 3).of(some(12))}
 
