@@ -19,7 +19,12 @@ from lastbus._backends.sqlalchemy.database import Database
 from lastbus._backends.sqlalchemy.engine import open_engine
 from lastbus._backends.sqlalchemy.tables import metadata
 from lastbus._kit.servers import BorrowedPostgres, PostgresServer
-from lastbus.sqlalchemy import SqlalchemyEventBus, SqlalchemyEventStorage
+from lastbus.sqlalchemy import (
+    SqlalchemyEventBus,
+    SqlalchemyEventProcessingTracker,
+    SqlalchemyEventStorage,
+    SqlalchemyEventSubscriptionStorage,
+)
 from lastbus.testing import everyone_blocked
 from tests._backends.eventually import eventually
 from tests._backends.sqlalchemy import SqlBackend, opened, sqlite_engine
@@ -81,6 +86,20 @@ async def test_tables_and_indexes_are_made_once_and_kept(empty_url: str) -> None
         expected = {index.name for table in metadata.tables.values() for index in table.indexes}
         assert await connection.run_sync(indexes_of) == expected
     await storage.aclose()
+
+
+@pytest.mark.guarantee("SQL-01")
+@pytest.mark.parametrize(
+    "kind", [SqlalchemyEventStorage, SqlalchemyEventSubscriptionStorage, SqlalchemyEventProcessingTracker]
+)
+async def test_each_store_makes_the_tables_when_it_is_asked_to(tmp_path: Path, kind: type[Any]) -> None:
+    url = f"sqlite+aiosqlite:///{tmp_path / 'empty.db'}"
+    store = kind(url)
+
+    await store.ensure_tables()
+
+    assert await tables(url) == set(metadata.tables)
+    await store.aclose()
 
 
 async def test_names_are_sorted_by_code_point_whatever_the_locale(postgres_url: str) -> None:
