@@ -135,6 +135,24 @@ def test_each_loop_has_connections_of_its_own(own_server: RedisServer) -> None:
 
 
 @pytest.mark.guarantee("REDIS-08")
+def test_loops_that_are_gone_are_not_remembered_but_for_the_one_of_a_given_client() -> None:
+    given = Redis.from_url("redis://127.0.0.1:1/0")
+    own, others = RedisConnection("redis://127.0.0.1:1/0"), RedisConnection(client=given)
+
+    for connection in (own, others):
+        for _ in range(3):
+            asyncio.run(_asked_for(connection))
+
+    assert len(own._held) == 1
+    assert len(others._held) == 2
+    assert given in [held.client for held in others._held.values()]
+
+
+async def _asked_for(connection: RedisConnection) -> None:
+    await connection.client()
+
+
+@pytest.mark.guarantee("REDIS-08")
 def test_a_given_client_serves_one_loop_and_is_copied_for_others(own_server: RedisServer) -> None:
     async def with_another_loop() -> None:
         given = Redis(connection_pool=BlockingConnectionPool.from_url(own_server.url, db=1, max_connections=9))
