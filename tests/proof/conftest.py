@@ -30,9 +30,11 @@ def sample(tmp_path: Path) -> Sample:
 
 
 @pytest.fixture
-def inside(monkeypatch: pytest.MonkeyPatch) -> None:
+def inside() -> Iterator[None]:
     """Replays run their tests inside this process, in no time."""
-    monkeypatch.setattr("lastbus.proof.replay.Slot", Inside)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("lastbus.proof.replay.Slot", Inside)
+        yield
 
 
 @pytest.fixture(params=["inside", "processes"])
@@ -49,11 +51,13 @@ def real_surroundings() -> None:
 
 
 @pytest.fixture(autouse=True)
-def _still_surroundings(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+def _still_surroundings(request: pytest.FixtureRequest) -> Iterator[None]:
     """What is around the interpreter stays as it is; to ask costs more than most of these tests."""
 
     def look(_: Project, python: str) -> Surroundings:
         return Surroundings(sys.version.split()[0], python, "as ever")
 
-    if "real_surroundings" not in request.fixturenames:
-        monkeypatch.setattr(record, "look", look)
+    with pytest.MonkeyPatch.context() as patch:
+        if "real_surroundings" not in request.fixturenames:
+            patch.setattr(record, "look", look)
+        yield

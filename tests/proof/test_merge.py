@@ -37,7 +37,7 @@ def test_every_mutation_is_in_one_shard_and_shards_differ_by_one_at_most(count, 
 
 @pytest.mark.guarantee("MUT-47")
 @given(order=st.permutations(some(12)))
-@example(order=some(12)[::-1])
+@example(order=[*some(12)[1:], *some(1)])
 def test_a_shard_is_the_same_wherever_it_is_dealt(order):
     assert {one.id for one in Shard(2, 3).of(order)} == {one.id for one in Shard(2, 3).of(some(12))}
 
