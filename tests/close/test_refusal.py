@@ -127,7 +127,8 @@ def test_what_a_closed_loop_has_left_behind_is_named_and_holds_nobody_up(
         here.close()
 
     assert outcomes == [RETURNED] * 2
-    assert caplog.messages == ["close: event event-1 in handler handler-1 was left behind by an event loop that is closed"]
+    left_behind = "close: event event-1 in handler handler-1 was left behind by an event loop that is closed"
+    assert caplog.messages == [left_behind]
     assert (rig.state, rig.calls) == (State(True, "OK", False, 1), ONCE)
     assert (left.done(), listener.done()) == (False, False)
     listener._log_destroy_pending = False
