@@ -86,6 +86,7 @@ _RESTS: WeakKeyDictionary[asyncio.AbstractEventLoop, _Rest] = WeakKeyDictionary(
 def _at_rest(loop: asyncio.AbstractEventLoop) -> Iterator[_Rest]:
     rest = _RESTS.get(loop) or _RESTS.setdefault(loop, _Rest(loop))
     rest.waiting += 1
+    rest.is_for_ever = False
     try:
         yield rest
     finally:
