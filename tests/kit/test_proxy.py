@@ -15,6 +15,9 @@ import pytest
 from lastbus._kit.ports import LOOPBACK
 from lastbus.testing import DOWN, UP, FaultProxy
 
+ANSWER_SECONDS = 3.0
+"""A link that swallows an answer fails its test instead of holding it up."""
+
 
 class Line(NamedTuple):
     """One client's connection."""
@@ -24,7 +27,7 @@ class Line(NamedTuple):
 
     async def ask(self, text: bytes) -> bytes:
         self.writer.write(text)
-        return await self.reader.readexactly(len(text))
+        return await asyncio.wait_for(self.reader.readexactly(len(text)), ANSWER_SECONDS)
 
 
 @pytest.fixture

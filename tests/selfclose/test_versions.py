@@ -80,6 +80,25 @@ def test_the_command_ends_with_0_if_all_is_as_on_the_page_and_with_1_if_not(
     assert "shield" in capsys.readouterr().err
 
 
+@pytest.mark.guarantee("SELF-29")
+def test_the_command_prints_each_row_with_its_due_words_and_what_each_interpreter_said(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = {**versions.expected(), "gather": "clean / clean"}
+    del words["TaskGroup, at its end"]
+    monkeypatch.setattr(versions, "columns", lambda python: [Column(f"title of {python}", words)])
+
+    assert shapes("--python", "one") == 1
+
+    said = {" ".join(line.split()) for line in capsys.readouterr().out.splitlines()}
+    assert said >= {
+        "shape title of one",
+        "shield (in-graph / clean) ok",
+        "gather (in-graph / clean) clean / clean",
+        "TaskGroup, at its end (in-graph / clean) n/a",
+    }
+
+
 @pytest.mark.parametrize("argv", [("--python", "no-such-python"), ("--check", "--page", "no-such-page.md")])
 def test_what_cannot_be_played_or_read_is_told_and_ends_with_2(
     argv: tuple[str, ...], capsys: pytest.CaptureFixture[str]
