@@ -13,9 +13,9 @@ PAUSE_SECONDS: Final = 0.01
 TRIES_MAX: Final = 200
 
 
-async def eventually(holds: Callable[[], Awaitable[bool]]) -> bool:
-    """Whether `holds` within about two seconds; returns as soon as it does."""
-    for _ in range(TRIES_MAX):
+async def eventually(holds: Callable[[], Awaitable[bool]], tries: int = TRIES_MAX) -> bool:
+    """Whether `holds` within about two seconds, or as many tries; returns as soon as it does."""
+    for _ in range(tries):
         if await holds():
             return True
         await asyncio.sleep(PAUSE_SECONDS)

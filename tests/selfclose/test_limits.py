@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from lastbus._close.selfclose import MAX_DEPTH, MAX_NODES, wake_verdict
+from lastbus._close import selfclose
+from lastbus._close.selfclose import MAX_DEPTH, wake_verdict
 from lastbus._kit.shapes.held import nested
 from lastbus._kit.shapes.shape import Closing, a_future
 from tests.adversary.stage import Bus, House, Loop, Task, outcome, run
@@ -34,9 +35,10 @@ def test_a_close_that_wakes_a_chain_of_futures_is_walked_to_the_documented_limit
 
 
 @pytest.mark.guarantee("SELF-20")
-async def test_the_limit_counts_nodes_and_the_caller_is_one() -> None:
+async def test_the_limit_counts_nodes_and_the_caller_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(selfclose, "MAX_NODES", 100)
     closing = asyncio.get_running_loop().create_future()
-    futures = chain(closing, MAX_NODES - 1)
+    futures = chain(closing, 99)
     within = wake_verdict(closing, []).word
     found = wake_verdict(closing, [futures[-1]]).word
     futures[0].add_done_callback(asyncio.Future().set_result)

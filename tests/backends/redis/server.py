@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from lastbus._backends.redis.connection import RedisConnection
+from typing import Final
 
-LOOKS_MAX = 3000
-"""A server notices a closed socket in its own time, and each look is a round trip: about half a second."""
+from lastbus._backends.redis.connection import RedisConnection
+from tests._backends.eventually import eventually
+
+LOOKS_MAX: Final = 50
+"""A server notices a closed socket in its own time; half a second is more than it ever needs."""
 
 
 async def clients(connection: RedisConnection) -> int:
@@ -16,10 +19,11 @@ async def clients(connection: RedisConnection) -> int:
 
 async def comes_down_to(count: int, connection: RedisConnection) -> bool:
     """Whether only `count` connections are left, now or in a moment."""
-    for _ in range(LOOKS_MAX):
-        if await clients(connection) == count:
-            return True
-    return False
+
+    async def is_alone() -> bool:
+        return await clients(connection) == count
+
+    return await eventually(is_alone, LOOKS_MAX)
 
 
 async def calls(connection: RedisConnection) -> dict[str, int]:

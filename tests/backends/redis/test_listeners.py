@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 from collections.abc import AsyncIterator, Callable
+from typing import Any, Final
 
 import pytest
 
@@ -17,8 +18,12 @@ from lastbus._backends.redis.keys import Channels
 from lastbus._backends.redis.listeners import Listener, Topic
 from lastbus._kit.servers import RedisServer
 from lastbus.testing import ManualClock, Recorder, everyone_blocked
+from tests._backends.eventually import eventually
 from tests._backends.redis import FakeRedisBackend
 from tests.contract.waiting import settled, soon, until
+
+LITTLE_SECONDS: Final = 0.2
+"""How long what happens within this process may take; a listener looks up every 0.02 seconds."""
 
 
 class NotingClock(ManualClock):
@@ -34,8 +39,9 @@ class NotingClock(ManualClock):
 
 
 @pytest.fixture
-async def there(own_server: RedisServer) -> AsyncIterator[RedisEventBus]:
-    """The bus that listens."""
+async def there(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RedisEventBus]:
+    """The bus that listens, and that looks for its server often."""
+    monkeypatch.setattr(listeners, "RECONNECT_SECONDS_MAX", listeners.RECONNECT_FIRST_SECONDS)
     async with RedisEventBus(own_server.url, close_timeout=1) as bus:
         yield bus
 
@@ -52,9 +58,13 @@ async def numsub(bus: RedisEventBus, event_type: str) -> int:
 
 
 async def has_come_back(here: RedisEventBus, event_type: str, wildcards: int = 0) -> None:
-    """Return when somebody is subscribed again. Each look is a round trip; the test's time limit bounds them."""
-    while await numsub(here, event_type) < 1 or await here._connection.command("PUBSUB", "NUMPAT") < wildcards:
-        await asyncio.sleep(0)
+    """Return when somebody is subscribed again."""
+
+    async def is_heard() -> bool:
+        patterns = await here._connection.command("PUBSUB", "NUMPAT")
+        return await numsub(here, event_type) >= 1 and patterns >= wildcards
+
+    assert await eventually(is_heard)
 
 
 async def is_cut_off(bus: RedisEventBus) -> None:
@@ -177,8 +187,10 @@ async def test_a_silent_but_living_connection_is_kept(
     pubsub = there.pubsub._pubsub
     pings = int((await stats(here)).get("ping", 0))
 
-    while (await stats(here)).get("ping", 0) < pings + 6:
-        await asyncio.sleep(0)
+    async def are_asked_for_life() -> bool:
+        return (await stats(here)).get("ping", 0) >= pings + 6
+
+    assert await eventually(are_asked_for_life)
     await here.publish("t")
 
     assert len(await recorder.has_heard()) == 1
@@ -241,15 +253,27 @@ async def rests(alone: Alone) -> None:
 
 
 class Deaf:
-    """Lets a listener ask as often as it likes, and answers nothing."""
+    """Lets a listener ask and look for a message as often as it likes, and answers nothing."""
 
     def __init__(self, alone: Alone) -> None:
         assert alone.listener._pubsub is not None
-        self.asked = 0
+        self._alone = alone
+        self._look = alone.listener._pubsub.get_message
+        self.asked = self.looks = 0
         alone.listener._pubsub.ping = self.ping  # type: ignore[method-assign]
+        alone.listener._pubsub.get_message = self.get_message  # type: ignore[method-assign]
 
     async def ping(self) -> None:
         self.asked += 1
+
+    async def get_message(self, timeout: float) -> Any:
+        self.looks += 1
+        return await self._look(timeout=timeout)
+
+    async def is_looked_at(self) -> None:
+        """Return when the listener has come to know of the time, and done about it what it does."""
+        enough = self.looks + 3
+        await until(lambda: self.looks >= enough or self._alone.listener._pause is not None)
 
 
 @pytest.mark.guarantee("REDIS-07")
@@ -259,17 +283,14 @@ async def test_a_silent_server_is_asked_after_five_seconds_and_left_after_five_m
     await alone.listener.confirm(alone.wanted)
     deaf = Deaf(alone)
 
-    alone.clock.advance(4.9)
-    assert not await soon(lambda: deaf.asked > 0)
-    alone.clock.advance(0.1)
-    await until(lambda: deaf.asked > 0)
-    await everyone_blocked()
-    alone.clock.advance(4.9)
-    assert not await soon(lambda: alone.listener._pause is not None)
-    alone.clock.advance(0.1)
+    states = []
 
-    await until(lambda: alone.listener._pause is not None)
-    assert deaf.asked == 1
+    for seconds in (4.9, 0.1, 4.9, 0.1):
+        alone.clock.advance(seconds)
+        await deaf.is_looked_at()
+        states.append((deaf.asked, alone.listener._pause is not None))
+
+    assert states == [(0, False), (1, False), (1, False), (1, True)]
     assert "stopped answering" in caplog.text
 
 
@@ -283,7 +304,10 @@ async def test_a_server_that_answers_is_never_left_however_quiet_it_is(
     for _ in range(4):
         alive_at = alone.clock.time()
         alone.clock.advance(10)
-        await until(lambda before=alive_at: alone.listener.alive_at != before)  # type: ignore[misc]
+        await until(
+            lambda before=alive_at: alone.listener.alive_at != before or alone.listener._pause is not None  # type: ignore[misc]
+        )
+        assert alone.listener.alive_at != alive_at
 
     assert alone.listener._pubsub is pubsub
     assert caplog.records == []
@@ -334,7 +358,7 @@ async def test_after_a_cut_everything_that_is_wanted_is_asked_for_again(
     backend.server.connected = True
 
     confirming = asyncio.ensure_future(alone.listener.confirm(alone.wanted))
-    await asyncio.wait({confirming}, timeout=1)
+    await soon(confirming.done, LITTLE_SECONDS)
 
     assert confirming.done()
     event = Event("t")
@@ -368,7 +392,7 @@ async def test_a_subscription_that_is_not_confirmed_in_time_is_an_error(
     await everyone_blocked()
 
     alone.clock.advance(listeners.CONFIRM_SECONDS)
-    await asyncio.wait({confirming}, timeout=1)
+    await soon(confirming.done, LITTLE_SECONDS)
 
     assert confirming.done()
     with pytest.raises(EventStorageError, match="not confirmed"):
@@ -385,7 +409,7 @@ async def test_nobody_waits_for_the_confirmation_of_what_is_not_wanted_any_more(
 
     alone.wanted.add(kept)
     alone.listener.touch()
-    await asyncio.wait({confirming}, timeout=2)
+    await soon(confirming.done, LITTLE_SECONDS)
 
     assert confirming.done()
     assert confirming.exception() is None
