@@ -56,6 +56,48 @@ async def test_what_a_python_lacks_is_not_missed(monkeypatch: pytest.MonkeyPatch
     assert missing_in_runtime() is None
 
 
+def books(attributes: str, wakes: str = "") -> tuple[tuple[str, ...], tuple[str, ...], None]:
+    """What a kind must have and what of it is woken: all of it, unless something else is said."""
+    return tuple(attributes.split()), tuple((wakes or attributes).split()), None
+
+
+@pytest.mark.guarantee("SELF-14")
+def test_each_kind_is_read_by_the_books_that_it_keeps() -> None:
+    kinds = selfclose._kinds()
+
+    kept = {each.__name__: (kind.attributes, kind.wakes, kind.unclaimed) for each, kind in kinds.items()}
+    assert [kept[name] for name in OLDEST] == [
+        books("_callbacks"),
+        books("_callbacks"),
+        books("_getters _putters"),
+        *[books("_waiters")] * 4,
+        books("_waiter"),
+    ]
+    if sys.version_info >= (3, 11):
+        assert kept["Barrier"] == books("_cond")
+        assert kept["TaskGroup"] == (("_tasks", "_on_completed_fut"), ("_on_completed_fut",), "_tasks")
+    if sys.version_info >= (3, 13):
+        assert kept["_AsCompletedIterator"] == books("_done _todo", "_done")
+
+
+@pytest.mark.guarantee("SELF-26")
+async def test_what_is_looked_at_is_of_the_kind_itself() -> None:
+    samples = {known: kind.sample() for known, kind in selfclose._kinds().items()}
+
+    assert [known for known, sample in samples.items() if type(sample) is not known] == []
+    assert samples[asyncio.Task] is asyncio.current_task()
+
+
+@pytest.mark.guarantee("SELF-26")
+async def test_where_no_task_runs_a_future_is_looked_at_for_one() -> None:
+    looked_at = asyncio.get_running_loop().create_future()
+    sample = selfclose._kinds()[asyncio.Task].sample
+
+    asyncio.get_running_loop().call_soon(lambda: looked_at.set_result(sample()))
+
+    assert type(await looked_at) is asyncio.Future
+
+
 @pytest.mark.usefixtures("unasked")
 @pytest.mark.guarantee("SELF-25")
 @pytest.mark.parametrize("known", KINDS, ids=lambda each: each.__name__)

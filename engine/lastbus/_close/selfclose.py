@@ -54,7 +54,7 @@ class Kind(NamedTuple):
 
     attributes: tuple[str, ...]
     wakes: tuple[str, ...]
-    sample: Callable[[asyncio.AbstractEventLoop], object]
+    sample: Callable[[], object]
     unclaimed: str | None = None
 
 
@@ -67,24 +67,24 @@ def _kinds() -> dict[type, Kind]:
     waiters = ("_waiters",)
     callbacks = ("_callbacks",)
     kinds: dict[type, Kind] = {
-        asyncio.Task: Kind(callbacks, callbacks, lambda loop: asyncio.current_task() or asyncio.Future(loop=loop)),
-        asyncio.Future: Kind(callbacks, callbacks, lambda loop: asyncio.Future(loop=loop)),
-        asyncio.Queue: Kind(("_getters", "_putters"), ("_getters", "_putters"), lambda _: asyncio.Queue()),
-        asyncio.Event: Kind(waiters, waiters, lambda _: asyncio.Event()),
-        asyncio.Condition: Kind(waiters, waiters, lambda _: asyncio.Condition()),
-        asyncio.Semaphore: Kind(waiters, waiters, lambda _: asyncio.Semaphore()),
-        asyncio.Lock: Kind(waiters, waiters, lambda _: asyncio.Lock()),
-        asyncio.StreamReader: Kind(("_waiter",), ("_waiter",), lambda loop: asyncio.StreamReader(loop=loop)),
+        asyncio.Task: Kind(callbacks, callbacks, lambda: asyncio.current_task() or asyncio.Future()),
+        asyncio.Future: Kind(callbacks, callbacks, asyncio.Future),
+        asyncio.Queue: Kind(("_getters", "_putters"), ("_getters", "_putters"), asyncio.Queue),
+        asyncio.Event: Kind(waiters, waiters, asyncio.Event),
+        asyncio.Condition: Kind(waiters, waiters, asyncio.Condition),
+        asyncio.Semaphore: Kind(waiters, waiters, asyncio.Semaphore),
+        asyncio.Lock: Kind(waiters, waiters, asyncio.Lock),
+        asyncio.StreamReader: Kind(("_waiter",), ("_waiter",), asyncio.StreamReader),
     }
     if hasattr(newest, "Barrier"):
-        kinds[newest.Barrier] = Kind(("_cond",), ("_cond",), lambda _: newest.Barrier(1))
+        kinds[newest.Barrier] = Kind(("_cond",), ("_cond",), lambda: newest.Barrier(1))
     if hasattr(newest, "TaskGroup"):
         books = ("_tasks", "_on_completed_fut")
-        kinds[newest.TaskGroup] = Kind(books, ("_on_completed_fut",), lambda _: newest.TaskGroup(), "_tasks")
+        kinds[newest.TaskGroup] = Kind(books, ("_on_completed_fut",), newest.TaskGroup, "_tasks")
     if hasattr(newest.tasks, "_AsCompletedIterator"):
         # Nothing public leads to the class itself; without it an iterator is a stranger, and refused as one.
         kinds[newest.tasks._AsCompletedIterator] = Kind(
-            ("_done", "_todo"), ("_done",), lambda loop: asyncio.as_completed([asyncio.Future(loop=loop)])
+            ("_done", "_todo"), ("_done",), lambda: asyncio.as_completed([asyncio.Future()])
         )
     return kinds
 
@@ -279,16 +279,17 @@ def missing_in_runtime() -> str | None:
     """
     if not _ANSWER:
         try:
-            _ANSWER.append(_first_missing(asyncio.get_running_loop()))
+            _ANSWER.append(_first_missing())
         except Exception as error:
             return f"a running event loop that makes futures ({type(error).__name__})"
     return _ANSWER[0]
 
 
-def _first_missing(loop: asyncio.AbstractEventLoop) -> str | None:
-    """Keeps: SELF-25, SELF-26."""
+def _first_missing() -> str | None:
+    """Keeps: SELF-25, SELF-26, SELF-27."""
+    asyncio.get_running_loop()  # Without one, a future makes a loop of its own.
     for known, kind in KINDS.items():
-        sample = kind.sample(loop)
+        sample = kind.sample()
         for name in kind.attributes:
             if not hasattr(sample, name):
                 return f"{known.__name__}.{name}"
