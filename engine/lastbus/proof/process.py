@@ -1,6 +1,6 @@
 """A process of the zygote, seen from the parent: started, asked, watched, and never left behind.
 
-Keeps: MUT-05, MUT-11, MUT-15.
+Keeps: MUT-05, MUT-11, MUT-15, MUT-31.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from lastbus.proof.notes import Events, Limits, Notes, Watch
 from lastbus.proof.verdict import Run
 
 ZYGOTE: Final = Path(__file__).with_name("zygote") / "__main__.py"
+"""Beside this file, and so never in a copy: what runs there cannot say how it is recorded."""
 BOOT_SECONDS: Final = 60.0
 DEATH_SECONDS: Final = 10.0
 HIDDEN: Final = ("PYTHONPATH", "PYTHONDONTWRITEBYTECODE", "PYTEST_CURRENT", "PYTEST_XDIST", "PYTEST_ADDOPTS", "COV_")
@@ -48,7 +49,7 @@ class Process:
     def start(self) -> str:
         """Start it and tell its version of Python; `UsageError` if the interpreter cannot run pytest.
 
-        Keeps: MUT-11.
+        Keeps: MUT-11, MUT-31.
         """
         with open(self._boot_log, "wb") as said:
             try:
