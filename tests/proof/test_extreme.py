@@ -206,6 +206,16 @@ def test_the_tests_of_a_function_that_are_left_out_are_asked_in_the_end(sample):
 
 
 @pytest.mark.guarantee("MUT-71")
+def test_a_test_that_is_skipped_does_not_keep_others_from_being_asked(sample):
+    skipped = "import pytest\n\n\n@pytest.mark.skip\ndef test_skipped():\n    pass\n"
+    sample.write("tests/test_skipped.py", skipped)
+
+    told = run(sample, further=lambda file: ["tests/test_skipped.py::test_skipped", ADD])
+
+    assert told.verdicts == {"killed": ["src/shop.py::add"], "survived": ["src/shop.py::full"]}
+
+
+@pytest.mark.guarantee("MUT-71")
 def test_a_red_baseline_proves_nothing(sample):
     sample.write("tests/test_shop.py", TESTS.replace("== 5", "== 6"))
     sample.mutate("add-wrong")

@@ -23,7 +23,7 @@ from lastbus.proof.config import Project
 from lastbus.proof.errors import ProofError
 from lastbus.proof.keepers import changed_lines
 from lastbus.proof.mutation import Edit, Mutation
-from lastbus.proof.replay import RED_BASELINE, Outcome
+from lastbus.proof.replay import RED_BASELINE, Outcome, Result
 from lastbus.proof.verdict import Verdict
 
 BY: Final = "extreme"
@@ -223,9 +223,7 @@ def run(
     for number in range(ROUNDS):
         batch = [replace(one, killers=tuple(chosen[one.id][number])) for one in left if chosen[one.id][number]]
         if batch:
-            outcome = replay(batch)
-            _refuse_red(outcome.baseline.red)
-            for result in outcome.results:
+            for result in _replayed(batch, replay):
                 # That some tests pass does not undo what an earlier one met.
                 if result.verdict is not Verdict.SURVIVED or result.mutation.id not in last:
                     last[result.mutation.id] = str(result.verdict)
@@ -238,6 +236,18 @@ def run(
         elif verdict != str(Verdict.KILLED):
             told.undecided.append(survivor(one))
     return told
+
+
+def _replayed(batch: Sequence[Mutation], replay: Replay) -> list[Result]:
+    """The results of a batch; where a test gives none, as one that is skipped here, the function's others are asked."""
+    outcome = replay(batch)
+    _refuse_red(outcome.baseline.red)
+    useless = {*outcome.baseline.absent, *outcome.baseline.unstable}
+    fewer = [replace(one, killers=tuple(test for test in one.killers if test not in useless)) for one in batch]
+    again = [one for one, before in zip(fewer, batch, strict=True) if one.killers and one.killers != before.killers]
+    there = {one.id for one in again}
+    others = [each for each in outcome.results if each.mutation.id not in there]
+    return others + (_replayed(again, replay) if again else [])
 
 
 def _refuse_red(red: Collection[str]) -> None:
