@@ -8,8 +8,7 @@ from typing import Any, NamedTuple
 
 from lastbus._close.closer import Closer
 from lastbus._close.state import OnOverdue
-from lastbus.testing import everyone_blocked
-from tests.contract.waiting import soon
+from tests.contract.waiting import is_over
 
 SLOTS = ("pubsub", "redis", "event_storage", "subscription_storage", "processing_tracker")
 
@@ -93,13 +92,6 @@ class Outcome(NamedTuple):
 
     word: str
     kind: str = ""
-
-
-async def is_over(future: asyncio.Future[Any]) -> bool:
-    """Whether `future` ends; whoever waits for it has been told by then."""
-    is_done = await soon(future.done)
-    await everyone_blocked(2)
-    return is_done
 
 
 async def closed(rig: Rig) -> Outcome:

@@ -13,7 +13,8 @@ from lastbus._close.selfclose import IN_DISPATCH
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import everyone_blocked
 from tests.close.eager import SpawnsByHand, at_once, eagerly
-from tests.close.rig import Outcome, Rig, State, closed, factory, is_over
+from tests.close.rig import Outcome, Rig, State, closed, factory
+from tests.contract.waiting import is_over
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 

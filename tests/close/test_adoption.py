@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from lastbus.testing import everyone_blocked
-from tests.close.rig import Outcome, Rig, State, closed, factory, is_over
+from tests.close.rig import Outcome, Rig, State, closed, factory
+from tests.contract.waiting import is_over
 
 WHO: contextvars.ContextVar[str] = contextvars.ContextVar("who", default="nobody")
 

@@ -10,8 +10,8 @@ import pytest
 from lastbus.testing import everyone_blocked
 from tests.close.eager import SpawnsByHand, eagerly
 from tests.close.hygiene import collected
-from tests.close.rig import Outcome, Rig, State, closed, factory, is_over
-from tests.contract.waiting import soon
+from tests.close.rig import Outcome, Rig, State, closed, factory
+from tests.contract.waiting import is_over, soon
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 

@@ -11,7 +11,8 @@ import pytest
 from lastbus import CloseError, Event
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import everyone_blocked
-from tests.close.rig import Outcome, Rig, State, closed, is_over
+from tests.close.rig import Outcome, Rig, State, closed
+from tests.contract.waiting import is_over
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 

@@ -12,7 +12,8 @@ import pytest
 from lastbus import BusClosedError, CloseError
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import everyone_blocked
-from tests.close.rig import Outcome, Rig, State, closed, factory, is_over
+from tests.close.rig import Outcome, Rig, State, closed, factory
+from tests.contract.waiting import is_over
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 

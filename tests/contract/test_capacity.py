@@ -14,7 +14,7 @@ from lastbus.memory import InMemoryEventBus
 from lastbus.testing import Gate, Recorder, everyone_blocked
 from tests._backends import Backend
 from tests.contract.slow_storage import SlowStorage
-from tests.contract.waiting import settled, until
+from tests.contract.waiting import hears, is_over, settled, until
 
 
 class Crowd:
@@ -56,7 +56,7 @@ async def blocked_publish(bus: BaseBus, event: Event | str) -> asyncio.Future[st
 async def returns(bus: BaseBus, event: Event | str) -> bool:
     """Whether a publish gets through within the time that a test has."""
     publishing = asyncio.ensure_future(bus.publish(event))
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     got_through = publishing.done()
     publishing.cancel()
     return got_through
@@ -69,7 +69,7 @@ async def test_by_default_a_thousand_stuck_handlers_do_not_delay_a_publish() -> 
         await bus.register_handler("job", crowd)
 
         publishing = asyncio.ensure_future(bus.batch_publish(["job"] * 1000))
-        await asyncio.wait({publishing}, timeout=2)
+        await is_over(publishing, seconds=2)
         returned = publishing.done()
         publishing.cancel()
         await everyone_blocked()
@@ -90,7 +90,7 @@ async def test_the_bound_counts_the_running_handlers_of_all_types_together(backe
     await until(lambda: crowd.now + waiting(bus) == 5)
     assert (crowd.now, waiting(bus)) == (2, 3)
     crowd.may_leave.set()
-    await asyncio.wait(publishers, timeout=5)
+    await is_over(*publishers, seconds=5)
     await settled(bus)
 
     assert (crowd.peak, crowd.total) == (2, 5)
@@ -123,7 +123,7 @@ async def test_a_foreign_event_waits_for_a_slot(backend: Backend, gate: Gate, re
     await everyone_blocked()
     early = receiving.done()
     gate.open()
-    await asyncio.wait({receiving}, timeout=1)
+    await is_over(receiving)
     await settled(bus)
 
     assert not early
@@ -166,7 +166,7 @@ async def test_slots_go_to_publishers_in_the_order_in_which_they_came(backend: B
     publishers = [await blocked_publish(bus, event) for event in events]
 
     gate.open()
-    await asyncio.wait(publishers, timeout=5)
+    await is_over(*publishers, seconds=5)
     await settled(bus)
 
     assert recorder.events == events
@@ -191,7 +191,7 @@ async def test_a_slot_is_not_kept_for_handlers_that_left_during_the_wait(backend
 
     await bus.unregister_handler(handler_id)
     gate.open()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     await settled(bus)
 
     assert publishing.done()
@@ -249,7 +249,7 @@ async def test_a_publish_that_is_cancelled_while_it_waits_takes_nothing_with_it(
     publishing = await blocked_publish(bus, event)
 
     publishing.cancel()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     gate.open()
     await settled(bus)
 
@@ -279,7 +279,7 @@ async def test_a_publish_cancelled_as_its_slot_comes_passes_it_to_the_next_publi
     as_the_slot_comes(bus, first.cancel)
 
     gate.open()
-    await asyncio.wait({first, second}, timeout=1)
+    await is_over(first, second)
     await settled(bus)
 
     assert first.cancelled()
@@ -312,7 +312,7 @@ async def test_a_publish_cancelled_as_its_slot_comes_passes_it_to_what_is_queued
         as_the_slot_comes(bus, publish_from_the_handler)
 
         gate.open()
-        await asyncio.wait({publishing}, timeout=1)
+        await is_over(publishing)
         await everyone_blocked()
 
         assert publishing.cancelled()
@@ -342,7 +342,7 @@ async def test_further_handlers_of_an_event_start_in_order_and_before_any_publis
     publishing = await blocked_publish(bus, "later")
 
     gate.open()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     await until(lambda: len(order) == 4)
 
     assert order == ["second", "third", "fourth", "later"]
@@ -390,7 +390,7 @@ async def test_inside_a_handler_publish_does_not_wait_even_at_a_bound_of_one(
     await ended.wait()
 
     assert returned == [True]
-    await asyncio.wait_for(recorder.has_heard(), 1)
+    await hears(recorder)
 
 
 @pytest.mark.guarantee("CAP-28")
@@ -411,7 +411,7 @@ async def test_a_foreign_event_on_a_closing_bus_is_refused_by_name(
     assert [handler_id in message for handler_id, message in zip(ids, messages, strict=True)] == [True, True]
     assert len(bus._pending_tasks) == 1
     gate.open()
-    await asyncio.wait({closing}, timeout=5)
+    await is_over(closing, seconds=5)
     assert recorder.events == []
 
 
@@ -427,13 +427,13 @@ async def test_a_foreign_event_that_waits_for_a_slot_is_refused_when_the_bus_clo
     await until(lambda: waiting(bus) == 1)
 
     closing = bus.request_close()
-    await asyncio.wait({receiving}, timeout=1)
+    await is_over(receiving)
 
     assert receiving.done()
     [message] = [each.getMessage() for each in caplog.records if event.event_id in each.getMessage()]
     assert handler_id in message
     gate.open()
-    await asyncio.wait({closing}, timeout=5)
+    await is_over(closing, seconds=5)
     assert recorder.events == []
     assert bus._slots.taken == 0
 
@@ -448,7 +448,7 @@ async def test_a_foreign_event_refused_as_its_slot_comes_leaves_no_slot_taken(ga
     as_the_slot_comes(bus, bus.request_close)
 
     gate.open()
-    await asyncio.wait({receiving}, timeout=1)
+    await is_over(receiving)
     await bus.close()
 
     assert recorder.events == []
@@ -466,7 +466,7 @@ async def test_a_publish_cancelled_after_the_event_was_stored_still_reaches_its_
         await everyone_blocked()
 
         publishing.cancel()
-        await asyncio.wait({publishing}, timeout=1)
+        await is_over(publishing)
         await settled(bus)
 
         assert publishing.cancelled()
@@ -484,7 +484,7 @@ async def test_a_publish_cancelled_before_the_event_was_stored_gives_its_slot_ba
         await everyone_blocked()
 
         publishing.cancel()
-        await asyncio.wait({publishing}, timeout=1)
+        await is_over(publishing)
         storage.may_store.set()
         await settled(bus)
 
@@ -504,7 +504,7 @@ async def test_a_publish_cancelled_in_any_turn_is_whole_or_nothing(backend: Back
         publishing = asyncio.ensure_future(bus.publish(event))
         await everyone_blocked(turns)
         publishing.cancel()
-        await asyncio.wait({publishing}, timeout=5)
+        await is_over(publishing, seconds=5)
         await settled(bus)
         is_stored = await bus.event_storage.get_event(event.event_id) is not None
         if is_stored != (event in recorder.events):
@@ -531,7 +531,7 @@ async def test_a_close_waits_until_a_cancelled_publish_is_decided(recorder: Reco
     await everyone_blocked()
     early = closing.done()
     storage.may_read.set()
-    await asyncio.wait({closing}, timeout=1)
+    await is_over(closing)
 
     assert not early
     assert closing.done()
@@ -548,11 +548,11 @@ async def test_publishers_that_wait_are_released_by_a_close_and_store_nothing(ba
     publishers = [await blocked_publish(bus, event) for event in events]
 
     closing = bus.request_close()
-    await asyncio.wait(publishers, timeout=1)
+    await is_over(*publishers)
 
     assert [type(each.exception()) for each in publishers if each.done()] == [BusClosedError] * 3
     gate.open()
-    await asyncio.wait({closing}, timeout=5)
+    await is_over(closing, seconds=5)
     assert recorder.events == []
     assert [await backend.event_storage().get_event(each.event_id) for each in events] == [None] * 3
 
@@ -568,7 +568,7 @@ async def test_a_publisher_handed_its_slot_in_the_turn_of_the_close_does_not_sli
     as_the_slot_comes(bus, bus.request_close)
 
     gate.open()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     await bus.close()
 
     assert publishing.done()

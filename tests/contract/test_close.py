@@ -17,7 +17,7 @@ from lastbus.memory import InMemoryEventBus
 from lastbus.testing import Gate, Recorder, everyone_blocked
 from tests._backends import Backend
 from tests.contract.slow_storage import SlowStorage
-from tests.contract.waiting import settled, until
+from tests.contract.waiting import hears, is_over, settled, until
 
 SOON = 0.05
 LONG = 30.0
@@ -88,7 +88,7 @@ async def test_a_closing_bus_refuses_every_verb_by_name_and_does_nothing(backend
     assert bus._pending_tasks == held
     assert len(bus._registry) == 1
     gate.open()
-    await asyncio.wait({closing}, timeout=5)
+    await is_over(closing, seconds=5)
 
 
 @pytest.mark.guarantee("CAP-11")
@@ -119,7 +119,7 @@ async def test_pending_waits_end_when_the_bus_closes(bus: BaseBus) -> None:
     await everyone_blocked()
 
     assert await ends(bus.close(), 5)
-    await asyncio.wait(waits, timeout=1)
+    await is_over(*waits)
 
     assert [type(each.exception()) for each in waits if each.done()] == [BusClosedError] * 2
     assert len(bus._waiters) == 0
@@ -146,7 +146,7 @@ async def test_a_close_that_could_not_begin_leaves_waits_and_publishers_alone(ga
 
     assert (waiting.done(), publishing.done()) == (False, False)
     gate.open()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     await bus.publish("other")
     assert (await waiting).event_type == "other"
     await bus.close()
@@ -260,7 +260,7 @@ async def test_the_error_of_a_cancelled_handler_does_not_come_out_of_close() -> 
     await gate.has_entered()
 
     closing = asyncio.ensure_future(bus.close())
-    await asyncio.wait({closing}, timeout=1)
+    await is_over(closing)
 
     assert closing.done()
     assert closing.exception() is None
@@ -302,7 +302,7 @@ async def test_ten_closes_at_once_and_one_more_are_one_close(backend: Backend, g
     await stubborn.entered.wait()
 
     closings = [asyncio.ensure_future(bus.close()) for _ in range(10)]
-    await asyncio.wait(closings, timeout=5)
+    await is_over(*closings, seconds=5)
     again = await ends(bus.close())
     stubborn.may_end.set()
     await settled(bus)
@@ -332,13 +332,13 @@ async def test_cancelling_a_caller_of_close_changes_nothing_but_its_wait(backend
     await everyone_blocked()
 
     closing.cancel()
-    await asyncio.wait({closing}, timeout=1)
+    await is_over(closing)
 
     assert closing.cancelled()
     with pytest.raises(BusClosedError):
         await bus.publish("job")
     again = asyncio.ensure_future(bus.close())
-    await asyncio.wait({again}, timeout=5)
+    await is_over(again, seconds=5)
     assert again.done()
     assert again.exception() is None
     assert (len(gate.cancelled), bus._teardown_runs) == (1, 1)
@@ -353,7 +353,7 @@ async def test_a_close_whose_teardown_was_cancelled_can_be_repeated(backend: Bac
     assert bus._teardown_task is not None
 
     bus._teardown_task.cancel()
-    await asyncio.wait({closing}, timeout=1)
+    await is_over(closing)
 
     error = closing.exception()
     assert isinstance(error, CloseError)
@@ -377,7 +377,7 @@ async def test_a_close_interrupted_while_it_waits_for_cancelled_handlers_finishe
     assert bus._teardown_task is not None
 
     bus._teardown_task.cancel()
-    await asyncio.wait({closing}, timeout=1)
+    await is_over(closing)
     stubborn.may_end.set()
     returned = await ends(bus.close())
 
@@ -418,7 +418,7 @@ async def test_a_handler_cannot_close_the_bus_and_the_bus_stays_open(
     assert refused == ["self-close"]
     assert (bus._closing, bus._close_future, bus._teardown_runs) == (False, None, 0)
     await bus.publish("after")
-    await asyncio.wait_for(recorder.has_heard(), 1)
+    await hears(recorder)
 
 
 @pytest.mark.guarantee("CAP-17")
@@ -482,7 +482,7 @@ async def test_close_waits_for_a_publish_that_is_being_stored_and_then_for_its_h
     await everyone_blocked()
     during_store = closing.done()
     storage.may_store.set()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     await everyone_blocked()
     during_handler = closing.done()
     gate.open()
@@ -503,7 +503,7 @@ async def test_a_store_that_outlasts_the_close_is_named(caplog: pytest.LogCaptur
 
     returned = await ends(bus.close())
     storage.may_store.set()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
 
     assert returned
     assert len(warnings(caplog, event.event_id, "being published")) == 1
@@ -568,7 +568,7 @@ async def test_with_cancel_a_store_that_outlasts_the_close_starts_nothing(
     await ends(bus.close())
 
     storage.may_store.set()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     await everyone_blocked()
 
     assert publishing.done()
@@ -590,7 +590,7 @@ async def test_with_release_queued_handlers_are_named_and_start_all_the_same(
     assert await ends(bus.close(), 5)
     assert (recorder.events, len(warnings(caplog, event_id, queued))) == ([], 1)
     gate.open()
-    await asyncio.wait_for(recorder.has_heard(), 1)
+    await hears(recorder)
     await settled(bus)
 
 
@@ -695,7 +695,7 @@ async def test_a_bus_that_stores_is_not_closed_from_another_loop() -> None:
 
     outcome = close_on_another_loop(bus)
     storage.may_store.set()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
 
     assert outcome == "cross-loop-close"
     assert (bus._closing, bus._teardown_runs) == (False, 0)
@@ -724,7 +724,7 @@ async def test_a_bus_on_which_a_publisher_waits_is_not_closed_from_another_loop(
 
     bus._slots.give_back()
     gate.open()
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
     assert outcome == "cross-loop-close"
     assert not bus._closing
     await bus.close()
@@ -739,7 +739,7 @@ async def test_a_bus_on_which_somebody_waits_for_an_event_is_not_closed_from_ano
     outcome = close_on_another_loop(bus)
 
     await bus.publish("job")
-    await asyncio.wait({waiting}, timeout=1)
+    await is_over(waiting)
     assert outcome == "cross-loop-close"
     assert waiting.result().event_type == "job"
     await bus.close()
@@ -754,7 +754,7 @@ async def test_a_close_that_is_under_way_is_not_joined_from_another_loop(gate: G
     outcome = close_on_another_loop(bus)
 
     gate.open()
-    await asyncio.wait({closing}, timeout=1)
+    await is_over(closing)
     assert outcome == "cross-loop-close"
     assert closing.exception() is None
     assert bus._teardown_runs == 1
@@ -795,7 +795,7 @@ async def test_a_close_waits_for_a_start_and_releases_what_it_opened() -> None:
     await everyone_blocked()
     early = closing.done()
     bus.may_connect.set()
-    await asyncio.wait({starting, closing}, timeout=1)
+    await is_over(starting, closing)
 
     assert not early
     assert isinstance(starting.exception(), BusClosedError)

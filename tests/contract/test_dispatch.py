@@ -13,7 +13,7 @@ from lastbus import BaseBus, Event
 from lastbus.memory import InMemoryEventBus, InMemoryProcessingTracker
 from lastbus.testing import Gate, Recorder, everyone_blocked
 from tests._backends import Backend
-from tests.contract.waiting import settled, until
+from tests.contract.waiting import hears, is_over, settled, until
 
 DELIVERY = "Dispatcher._deliver_announced"
 
@@ -59,7 +59,7 @@ async def test_a_slow_handler_does_not_delay_the_next(bus: BaseBus, gate: Gate, 
 
     await bus.publish("job")
     await gate.has_entered()
-    await asyncio.wait_for(recorder.has_heard(), 1)
+    await hears(recorder)
 
     assert gate.left == []
     gate.open()
@@ -82,7 +82,7 @@ async def test_publish_does_not_wait_for_a_handler_that_is_stuck(bus: BaseBus, g
     await bus.register_handler("job", gate.hold)
 
     publishing = asyncio.ensure_future(bus.publish("job"))
-    await asyncio.wait({publishing}, timeout=1)
+    await is_over(publishing)
 
     returned = publishing.done()
     gate.open()
@@ -118,7 +118,7 @@ async def test_a_delivery_that_has_ended_is_let_go_of(bus: BaseBus, recorder: Re
 
     await bus.publish("job")
     delivery = next(iter(bus._pending_tasks))
-    await asyncio.wait({delivery}, timeout=1)
+    await is_over(delivery)
     await asyncio.sleep(0)
 
     assert delivery.done()
@@ -205,7 +205,7 @@ async def test_a_delivery_that_breaks_outside_its_handler_is_logged_by_name_and_
         await bus.publish(event)
         await settled(bus)
         again = asyncio.ensure_future(bus.publish("job", prevent_duplicate_consumption=False))
-        await asyncio.wait({again}, timeout=1)
+        await is_over(again)
         returned = again.done()
         again.cancel()
     gc.collect()
@@ -289,7 +289,7 @@ async def test_queued_deliveries_for_which_the_loop_makes_no_task_free_their_slo
 
     try:
         gate.open()
-        await asyncio.wait_for(recorder.has_heard(), 1)
+        await hears(recorder)
         await settled(bus)
     finally:
         asyncio.get_running_loop().set_task_factory(None)

@@ -10,7 +10,7 @@ import pytest
 from lastbus import BaseBus, Event, EventNotFoundError, EventSubscription, EventTimeoutError
 from lastbus.memory import InMemoryEventBus, InMemoryProcessingTracker, MemoryEventStorage
 from lastbus.testing import Gate, ManualClock, Recorder, everyone_blocked
-from tests.contract.waiting import settled, until
+from tests.contract.waiting import is_over, settled, until
 
 TTL = 60.0
 
@@ -23,7 +23,7 @@ async def test_a_wait_does_not_see_what_was_published_before_it(clock: ManualClo
         waiting = asyncio.ensure_future(bus.wait_for_event("job", timeout=0.1))
         await everyone_blocked()
         clock.advance(0.1)
-        await asyncio.wait({waiting}, timeout=1)
+        await is_over(waiting)
 
         assert isinstance(waiting.exception(), EventTimeoutError)
 
@@ -83,7 +83,7 @@ async def test_a_memory_bus_waits_for_its_handlers_when_it_closes(gate: Gate) ->
     await everyone_blocked()
     early = closing.done()
     gate.open()
-    await asyncio.wait({closing}, timeout=1)
+    await is_over(closing)
 
     assert not early
     assert closing.done()

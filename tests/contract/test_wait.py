@@ -15,7 +15,7 @@ from lastbus import BaseBus, BusClosedError, Event, EventError, EventTimeoutErro
 from lastbus.memory import InMemoryEventBus
 from lastbus.testing import ManualClock, Recorder, everyone_blocked
 from tests._backends import Backend
-from tests.contract.waiting import settled, until
+from tests.contract.waiting import is_over, settled, until
 
 Waiting = asyncio.Future[Event]
 
@@ -226,7 +226,7 @@ async def test_a_wait_without_a_deadline_waits_for_ever(backend: Backend) -> Non
 async def test_a_wait_of_no_time_fails_at_once(bus: BaseBus) -> None:
     waiting = await begin(bus, "t", timeout=0)
 
-    await asyncio.wait({waiting}, timeout=1)
+    await is_over(waiting)
 
     assert waiting.done()
     assert isinstance(waiting.exception(), EventTimeoutError)
@@ -309,7 +309,7 @@ async def test_a_wall_clock_that_jumps_does_not_move_a_deadline(monkeypatch: pyt
         now = time.time()
         monkeypatch.setattr(time, "time", lambda: now - 3600)
 
-        await asyncio.wait({waiting}, timeout=1)
+        await is_over(waiting)
 
         assert waiting.done()
         assert isinstance(waiting.exception(), EventTimeoutError)

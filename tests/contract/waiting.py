@@ -10,7 +10,7 @@ from typing import Any, Final
 from weakref import WeakKeyDictionary
 
 from lastbus import BaseBus, Event
-from lastbus.testing import ManualClock, Recorder
+from lastbus.testing import ManualClock, Recorder, everyone_blocked
 
 PATIENCE_SECONDS: Final = 1.0
 """How long a test waits, with nothing to do for anybody, for what must come; only a broken bus makes it that long."""
@@ -47,6 +47,16 @@ async def soon(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS)
         while not condition() and rest.looks < looks_max and not rest.is_for_ever and loop.time() < deadline:
             await asyncio.sleep(0)
     return condition()
+
+
+async def is_over(*futures: asyncio.Future[Any], seconds: float = PATIENCE_SECONDS) -> bool:
+    """Whether all of `futures` end before the loop has had nothing to do for so many seconds, all in all.
+
+    Whoever waits for one of them has been told by then.
+    """
+    are_done = await soon(lambda: all(each.done() for each in futures), seconds)
+    await everyone_blocked(2)
+    return are_done
 
 
 async def hears(recorder: Recorder, count: int = 1) -> list[Event]:
