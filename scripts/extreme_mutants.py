@@ -32,12 +32,26 @@ ROOMS = {
     "engine/lastbus/_close": BUS,
     "engine/lastbus/_dispatch": BUS,
     "engine/lastbus/_model": ("tests/model", "tests/property"),
+    "engine/lastbus/_ports": ("tests/contract", "tests/model"),
+    "engine/lastbus/_backends/memory": ("tests/contract",),
+    "engine/lastbus/_backends/redis": ("tests/backends/redis", "tests/contract", "tests/services"),
+    "engine/lastbus/_backends/sqlalchemy": ("tests/backends/sqlalchemy", "tests/contract"),
+    "engine/lastbus/_services": ("tests/services",),
+    "engine/lastbus/__init__.py": ("tests/tidy/test_public_surface.py",),
+    "engine/lastbus/__main__.py": ("tests/proof/test_cli.py",),
+    "engine/lastbus/_bus.py": ("tests/contract",),
+    "engine/lastbus/_clock.py": ("tests/contract",),
+    "engine/lastbus/_errors.py": ("tests/contract",),
+    "engine/lastbus/_factory.py": ("tests/contract/test_factory.py",),
+    "engine/lastbus/_settings.py": ("tests/model/test_settings.py", "tests/kit/test_settings_page.py"),
+    "engine/lastbus/_tasks.py": ("tests/contract",),
+    "engine/lastbus/cli.py": ("tests/proof/test_cli.py",),
     "engine/lastbus/proof/verdict.py": ("tests/proof/test_verdict.py",),
 }
 """What is emptied if nothing is named, and the tests to ask at last about each."""
 BACKENDS = {
-    "engine/lastbus/_backends/redis/": re.compile(r"redis|valkey"),
-    "engine/lastbus/_backends/sqlalchemy/": re.compile(r"postgres|sqlite|sqlalchemy"),
+    "engine/lastbus/_backends/redis/": re.compile(r"^tests/backends/redis/|\[.*(redis|valkey)"),
+    "engine/lastbus/_backends/sqlalchemy/": re.compile(r"^tests/backends/sqlalchemy/|\[.*(postgres|sqlite)"),
 }
 """The tests on each kind of server. Of everything else those of the memory bus say as much in a fraction of the time.
 """
