@@ -13,6 +13,7 @@ from redis.asyncio import ConnectionPool, Redis
 from lastbus._close.release import release
 from lastbus._kit.servers import BorrowedRedis, RedisServer
 from lastbus.redis import RedisEventBus, RedisEventStorage, RedisEventSubscriptionStorage, RedisProcessingTracker
+from tests._backends.eventually import eventually
 from tests.close.rig import SLOTS, Outcome, Rig, State, closed
 
 pytestmark = pytest.mark.usefixtures("hygiene")
@@ -246,7 +247,7 @@ async def test_a_slot_is_emptied_only_when_its_release_has_ended() -> None:
 class Guests:
     """The connections that a server has from clients with one name of ours."""
 
-    LOOKS_MAX = 3000
+    LOOKS_MAX = 50
 
     def __init__(self, url: str) -> None:
         self.url = url
@@ -262,10 +263,11 @@ class Guests:
 
     async def are_gone(self) -> bool:
         """Whether none is left, now or in a moment: a server notices a closed socket in its own time."""
-        for _ in range(self.LOOKS_MAX):
-            if await self.count() == 0:
-                return True
-        return False
+
+        async def nobody_is_left() -> bool:
+            return await self.count() == 0
+
+        return await eventually(nobody_is_left, self.LOOKS_MAX)
 
     async def leave(self) -> None:
         await self._host.connection_pool.disconnect()
