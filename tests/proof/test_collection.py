@@ -15,6 +15,10 @@ from lastbus.proof.collection import conditional_tests
 TESTS = Path(__file__).resolve().parents[1]
 
 
+def _files(place: Path) -> list[Path]:
+    return [place] if place.suffix == ".py" else list(place.rglob("*.py"))
+
+
 @pytest.mark.guarantee("MUT-12")
 @pytest.mark.parametrize(
     "source",
@@ -44,10 +48,11 @@ def test_what_is_only_skipped_or_only_helps_is_fine(source):
 
 
 @pytest.mark.guarantee("MUT-12")
-def test_the_tests_of_this_project_are_the_same_on_every_interpreter():
+@pytest.mark.parametrize("place", sorted(path.name for path in TESTS.iterdir() if _files(path)))
+def test_the_tests_of_this_project_are_the_same_on_every_interpreter(place):
     found = {
         f"{file.relative_to(TESTS)}:{line} {name}"
-        for file in TESTS.rglob("*.py")
+        for file in _files(TESTS / place)
         for name, line in conditional_tests(ast.parse(file.read_text(encoding="utf-8")))
     }
 

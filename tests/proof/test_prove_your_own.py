@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import re
 import shutil
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from tests.proof.prover import ROOT, Shell, install, shell_in
+from tests.proof.prover import NOT_NEEDED, PARTS, ROOT, Shell, install, shell_in
 
 EXAMPLE = ROOT / "examples" / "prove-your-own"
 
@@ -38,6 +40,26 @@ def shell(programs: Path, project: Path) -> Shell:
 def commands() -> list[str]:
     """The lines that the README tells to type."""
     return re.findall(r"^\$ (.+)$", (EXAMPLE / "README.md").read_text(encoding="utf-8"), re.MULTILINE)
+
+
+WITHOUT_THE_BUS = f"""
+import sys
+class Refusal:
+    def find_spec(self, name, *_):
+        package, _, module = name.partition(".")
+        part = module.partition(".")[0]
+        if package in {NOT_NEEDED!r} or (package == "lastbus" and part and not {{part, part + ".py"}} & set({PARTS!r})):
+            raise ImportError(name + " is not needed")
+sys.meta_path.insert(0, Refusal())
+import lastbus.cli, lastbus.proof.replay
+"""
+
+
+@pytest.mark.guarantee("MUT-68")
+def test_the_commands_and_the_prover_import_nothing_of_the_bus():
+    tried = subprocess.run([sys.executable, "-c", WITHOUT_THE_BUS], capture_output=True, text=True, timeout=50)
+
+    assert tried.stderr == ""
 
 
 @pytest.mark.guarantee("MUT-68")
