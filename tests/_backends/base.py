@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from abc import ABC, abstractmethod
 from types import TracebackType
 from typing import Any
@@ -50,8 +51,16 @@ class Backend(ABC):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         for bus in self.buses:
+            _end_handlers(bus)
             try:
                 await bus.close(timeout=5)
             except CloseError:
                 # The test has broken this bus on purpose; its assertions are the test's business.
                 continue
+
+
+def _end_handlers(bus: BaseBus) -> None:
+    """What a test has left running is not waited for: a test that failed has left whatever it held."""
+    for task in list(bus._pending_tasks):
+        if task.get_loop() is asyncio.get_running_loop():
+            task.cancel()

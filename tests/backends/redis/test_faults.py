@@ -50,7 +50,7 @@ async def link(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> Asyn
 
 @asynccontextmanager
 async def bus_at(url: str | None = None, **options: Any) -> AsyncIterator[RedisEventBus]:
-    async with RedisEventBus(url, close_timeout=1, sweep_indexes=False, **options) as bus:
+    async with RedisEventBus(url, close_timeout=0.2, sweep_indexes=False, **options) as bus:
         yield bus
 
 

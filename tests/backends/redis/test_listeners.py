@@ -42,14 +42,14 @@ class NotingClock(ManualClock):
 async def there(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[RedisEventBus]:
     """The bus that listens, and that looks for its server often."""
     monkeypatch.setattr(listeners, "RECONNECT_SECONDS_MAX", listeners.RECONNECT_FIRST_SECONDS)
-    async with RedisEventBus(own_server.url, close_timeout=1) as bus:
+    async with RedisEventBus(own_server.url, close_timeout=0.2) as bus:
         yield bus
 
 
 @pytest.fixture
 async def here(own_server: RedisServer) -> AsyncIterator[RedisEventBus]:
     """A bus of another process, as it were."""
-    async with RedisEventBus(own_server.url, close_timeout=1) as bus:
+    async with RedisEventBus(own_server.url, close_timeout=0.2) as bus:
         yield bus
 
 
