@@ -108,6 +108,7 @@ def test_an_unchanged_body_passes_and_a_changed_character_does_not(icy):
 
     (fault,) = frozen.check(icy.project, frozen.load(icy.project))
     assert "add is frozen (money) but changed" in fault
+    assert "run `lastbus frozen update add --why …`" in fault
 
 
 @pytest.mark.guarantee("FRZ-05")

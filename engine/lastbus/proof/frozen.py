@@ -114,7 +114,7 @@ def check(project: Project, entries: Sequence[Entry]) -> list[str]:
         if now != entry.numbers:
             changed.append(
                 f"{entry.file}: {entry.name} is frozen ({entry.why}) but changed: it was {entry.numbers}, it is {now};"
-                " undo the change, or decide it and run `lastbus frozen update {entry.name} --why …`"
+                f" undo the change, or decide it and run `lastbus frozen update {entry.name} --why …`"
             )
     return changed
 
