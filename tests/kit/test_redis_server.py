@@ -200,6 +200,15 @@ def test_a_server_handed_down_by_a_parent_is_borrowed(server: RedisServer) -> No
     assert lent.hand_down() == server.hand_down()
 
 
+def test_a_borrowed_server_is_entered_and_left_as_it_is_and_gives_prefixes_too() -> None:
+    lent = BorrowedRedis("redis://theirs", FOREIGN_URL)
+
+    with lent as entered:
+        assert entered is lent
+        assert entered.fresh_prefix().startswith("lastbus-test:")
+        assert entered.fresh_prefix() != entered.fresh_prefix()
+
+
 def test_redis_url_is_never_read(binary: Path) -> None:
     with redis_for_tests({"REDIS_URL": "redis://production"}) as own:
         assert isinstance(own, RedisServer)

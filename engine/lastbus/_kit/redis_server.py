@@ -84,11 +84,6 @@ class RedisServer(OwnedServer):
         """The same server through its Unix socket."""
         return f"unix://{self._credentials}{self.scratch / 'redis.sock'}"
 
-    @property
-    def ca_file(self) -> Path | None:
-        """The authority that signed the server's certificate; ``None`` without TLS."""
-        return None if self._door is None else self._door.ca_file
-
     def start(self) -> None:
         """Start the server; it answers when this returns. A running one is left alone.
 
