@@ -162,7 +162,7 @@ def test_a_function_without_any_test_is_a_survivor(sample):
 
 
 @pytest.mark.guarantee("MUT-71")
-def test_further_tests_are_asked_at_last_unless_they_are_left_out(sample):
+def test_further_tests_are_asked_at_last_unless_they_are_left_out(sample, inside):
     assert run(sample, further=lambda file: [UNMARKED]).verdicts["killed"] == ["src/shop.py::add"]
     assert (
         "killed"
@@ -216,7 +216,7 @@ def test_a_test_that_is_skipped_does_not_keep_others_from_being_asked(sample):
 
 
 @pytest.mark.guarantee("MUT-71")
-def test_a_red_baseline_proves_nothing(sample):
+def test_a_red_baseline_proves_nothing(sample, inside):
     sample.write("tests/test_shop.py", TESTS.replace("== 5", "== 6"))
     sample.mutate("add-wrong")
 
