@@ -96,3 +96,13 @@ async def test_a_deadline_that_was_not_needed_leaves_no_timer(monkeypatch: pytes
     await rig.close(timeout=3600)
 
     assert [timer.cancelled() for timer in timers] == [True]
+
+
+@pytest.mark.parametrize("bad", [float("nan"), -1, True], ids=repr)
+async def test_a_deadline_that_is_none_is_refused_by_its_name_and_nothing_has_begun(bad: float) -> None:
+    rig = Rig()
+
+    with pytest.raises(ValueError, match="^timeout "):
+        await rig.close(timeout=bad)
+
+    assert (rig._closing, rig.calls) == (False, [0] * 5)

@@ -63,20 +63,18 @@ async def _ended_in_time(future: Future[None], limit: float | None) -> bool:
 
     Keeps: CLOSE-15, CLOSE-77, CLOSE-78, CLOSE-79, RES-R15b.
     """
-    waiter: Future[bool] = Future()
+    waiter: Future[None] = Future()
 
-    def wake(in_time: bool) -> None:
+    def wake(_: object = None) -> None:
         if not Future.done(waiter):
-            Future.set_result(waiter, in_time)
+            Future.set_result(waiter, None)
 
-    def ended(_: Future[None]) -> None:
-        wake(True)
-
-    Future.add_done_callback(future, ended)
-    timer = None if limit is None else asyncio.get_running_loop().call_later(limit, wake, False)
+    Future.add_done_callback(future, wake)
+    timer = None if limit is None else asyncio.get_running_loop().call_later(limit, wake)
     try:
-        return await waiter or Future.done(future)
+        await waiter
+        return Future.done(future)
     finally:
-        Future.remove_done_callback(future, ended)
+        Future.remove_done_callback(future, wake)
         if timer is not None:
             timer.cancel()

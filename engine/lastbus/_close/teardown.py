@@ -29,12 +29,11 @@ class Teardown(Completion):
         """
         self._teardown_runs += 1
         field = self._close_future
-        error: BaseException | None = CloseError("teardown-incomplete", "the teardown did not reach its end")
+        error: BaseException | None = None
         try:
             late = await self._drain()
             await self._stop_listeners(late)
             await self._release()
-            error = None
         except BaseException as raised:
             error = raised
             raise
