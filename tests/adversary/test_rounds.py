@@ -37,6 +37,7 @@ from tests.adversary.stage import (
     ended,
     factory,
     house,
+    kind_of,
     other,
     outcome,
     run,
@@ -320,6 +321,48 @@ def test_whoever_waits_on_a_decoy_gets_the_true_outcome() -> None:
     value, found = run(act)
 
     assert value == ("returned", True, None)
+    assert clean(found)
+
+
+@pytest.mark.guarantee("CLOSE-65")
+@pytest.mark.parametrize("is_read", [True, False], ids=["read", "unread"])
+def test_whoever_waits_on_a_decoy_gets_the_true_error(is_read: bool) -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus, decoy = Bus(), Future()
+
+        def make(coro: Any) -> Any:
+            bus._close_future = decoy
+            return Task(other(), loop=loop)
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        first = await outcome(closing)
+        return first, decoy.done(), kind_of(decoy.exception()) if is_read else first
+
+    value, found = run(act)
+
+    assert value == ("teardown-never-entered", True, "teardown-never-entered")
+    assert clean(found)
+
+
+@pytest.mark.guarantee("CLOSE-65")
+def test_a_decoy_that_has_an_outcome_keeps_the_true_one_from_nobody() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus, over, late = Bus(), Future(), Future()
+        over.set_result(None)
+
+        def make(coro: Any) -> Any:
+            bus._close_future = over
+            loop.call_soon(lambda: setattr(bus, "_close_future", late))
+            return Task(other(), loop=loop)
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        return await outcome(closing), kind_of(late.exception()) if late.done() else "pending"
+
+    value, found = run(act)
+
+    assert value == ("teardown-never-entered", "teardown-never-entered")
     assert clean(found)
 
 

@@ -102,7 +102,7 @@ async def test_a_deadline_that_was_not_needed_leaves_no_timer(monkeypatch: pytes
 async def test_a_deadline_that_is_none_is_refused_by_its_name_and_nothing_has_begun(bad: float) -> None:
     rig = Rig()
 
-    with pytest.raises(ValueError, match="^timeout "):
+    with pytest.raises(ValueError, match=r"^timeout "):
         await rig.close(timeout=bad)
 
     assert (rig._closing, rig.calls) == (False, [0] * 5)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from lastbus.testing import everyone_blocked
-from tests.close.eager import SpawnsByHand, eagerly
+from tests.close.eager import SpawnsByHand, at_once, eagerly
 from tests.close.hygiene import collected
 from tests.close.rig import Outcome, Rig, State, closed, factory
 from tests.contract.waiting import is_over, soon
@@ -249,3 +249,61 @@ async def test_a_stranger_in_a_slot_of_the_bus_is_never_taken_for_the_teardown(s
     assert (refused, untouched) == (REFUSED, State(False, "None", False, 0))
     assert outcomes == [RETURNED] * 2
     assert (rig.state, rig.calls) == (State(True, "OK", False, 1), ONCE)
+
+
+class Observed(Rig):
+    """A bus that notes for which tasks a round was judged, and what was recorded by then."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[tuple[asyncio.Task[None], str | None]] = []
+
+    def _on_teardown_done(self, task: asyncio.Task[None]) -> None:
+        self.seen.append((task, self._teardown_error_kind))
+
+
+@pytest.mark.guarantee("CLOSE-84")
+async def test_an_observer_is_told_of_the_task_once_its_end_is_recorded() -> None:
+    rig = Observed()
+    break_step(rig, ValueError("boom"))
+
+    rig.request_close()
+    task = rig._teardown_task
+    await everyone_blocked()
+
+    assert rig.seen == [(task, "ValueError")]
+    break_step(rig, None)
+    rig._teardown_task_error = None
+    assert await closed(rig) == RETURNED
+
+
+@pytest.mark.guarantee("CLOSE-45", "CLOSE-84")
+async def test_a_task_that_has_ended_before_it_was_handed_over_is_recorded_as_it_ended() -> None:
+    rig = Observed()
+    ended = asyncio.ensure_future(other())
+    ended.cancel()
+    await asyncio.wait({ended}, timeout=2)
+
+    with factory(lambda loop, coro: ended):
+        future = rig.request_close()
+
+    assert future.done()
+    assert rig.seen == [(ended, "cancelled")]
+    assert rig._teardown_task is None
+    assert await closed(rig) == RETURNED
+
+
+@pytest.mark.guarantee("CLOSE-84")
+async def test_a_round_that_no_task_of_ours_ran_is_recorded_as_it_ended_and_shown_to_nobody() -> None:
+    rig = Observed()
+    kinds = []
+
+    for error in (ValueError("boom"), None):
+        break_step(rig, error)
+        with factory(at_once):
+            rig.request_close()
+        kinds.append(rig._teardown_error_kind)
+
+    assert kinds == ["ValueError", None]
+    assert rig.seen == []
+    assert rig.state == State(True, "OK", False, 2)
