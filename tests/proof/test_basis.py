@@ -29,6 +29,18 @@ def test_a_verdict_rests_on_the_mutation_its_target_the_killers_file_and_the_con
     assert Tree(sample.project).changed(basis) == ""
 
 
+@pytest.mark.guarantee("MUT-16")
+def test_a_verdict_rests_on_the_mutation_as_it_was_read_whatever_became_of_its_file(sample):
+    read = sample.mutate("add-wrong")
+    as_it_was = Tree(sample.project).basis(read)
+    sample.mutate("add-wrong", new="return 0")
+
+    basis = Tree(sample.project).basis(read)
+
+    assert basis == as_it_was
+    assert Tree(sample.project).changed(basis) == "mutations/sum/add-wrong.json"
+
+
 @pytest.mark.guarantee("MUT-41")
 @pytest.mark.parametrize(
     "line",

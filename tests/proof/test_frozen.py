@@ -92,6 +92,18 @@ def test_a_function_that_is_gone_is_refused():
         frozen.body(SOURCE, "A.gone")
 
 
+@pytest.mark.guarantee("FRZ-07")
+def test_a_body_is_frozen_with_the_numbers_of_today(sample):
+    entry = frozen.decide(sample.project, [], "src/shop.py::add", "money")
+
+    assert frozen.load(sample.project) == [entry]
+    assert entry.numbers == frozen.numbers("def add(one, two):\n    return one + two\n")
+    with pytest.raises(UsageError, match="no function sub"):
+        frozen.decide(sample.project, [], "src/shop.py::sub", "money")
+    with pytest.raises(UsageError, match="no function add"):
+        frozen.decide(sample.project, [], "src/gone.py::add", "money")
+
+
 @pytest.fixture
 def icy(tmp_path: Path) -> Sample:
     """A shop in which `add` is frozen."""

@@ -63,6 +63,19 @@ def stage(sample: Sample) -> Stage:
 
 
 @pytest.mark.guarantee("MUT-40")
+def test_what_was_never_replayed_is_run_and_recorded(sample):
+    sample.mutate("add-wrong")
+    stage = Stage(sample)
+
+    done = stage.replay()
+
+    assert stage.ran == [["add-wrong"]]
+    assert (done.reused, done.audited, done.disagreements, done.exit_code) == (0, [], [], 0)
+    assert stage.replay().reused == 1
+    assert stage.ran == [["add-wrong"]]
+
+
+@pytest.mark.guarantee("MUT-40")
 def test_nothing_is_run_when_nothing_changed(stage):
     done = stage.replay()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from lastbus.proof.errors import UsageError
-from lastbus.proof.merge import merge
+from lastbus.proof.merge import merge, run_facts
 from lastbus.proof.mutation import Mutation
 from lastbus.proof.shard import Shard
 
@@ -99,6 +100,37 @@ REPORT: dict[str, Any] = {
         "disagreements": [],
     },
 }
+
+
+@pytest.mark.guarantee("MUT-48")
+def test_a_report_says_what_it_is_a_replay_of(sample):
+    one, two = sample.mutate("one"), sample.mutate("two", new="return 0")
+
+    def facts(shard: Shard | None = None, selected: tuple[Mutation, ...] = (one, two)) -> dict[str, Any]:
+        return run_facts(sample.project, selected, (one, two), shard)
+
+    before = facts()
+
+    assert (before["commit"], before["shard"], facts(Shard(1, 2))["shard"]) == ("", None, "1/2")
+    assert facts(selected=(two, one)) == before
+    assert _differ(before, facts(selected=(one,))) == {"selected"}
+    assert _differ(before, run_facts(sample.project, (one, two), (two,), None)) == {"catalogue"}
+    sample.write("tests/conftest.py", "x = 1\n")
+    assert _differ(before, facts()) == {"tree"}
+
+
+def _differ(one: dict[str, Any], other: dict[str, Any]) -> set[str]:
+    return {name for name in one if one[name] != other[name]}
+
+
+@pytest.mark.guarantee("MUT-48")
+def test_a_report_of_a_checkout_names_its_commit(sample):
+    git = ["git", "-c", "user.name=a", "-c", "user.email=b"]
+    for command in (["init", "-q"], ["add", "."], ["commit", "-qm", "one"]):
+        subprocess.run([*git, *command], cwd=sample.root, check=True)
+    commit = subprocess.run([*git, "log", "--format=%H"], cwd=sample.root, check=True, capture_output=True, text=True)
+
+    assert run_facts(sample.project, (), (), None)["commit"] == commit.stdout.strip() != ""
 
 
 @pytest.mark.guarantee("MUT-48")
