@@ -21,8 +21,9 @@ from lastbus._backends.redis.bus import RedisEventBus
 from lastbus._backends.redis.connection import RedisConnection
 from lastbus._kit.servers import RedisServer
 from lastbus.testing import Gate, ManualClock, Recorder, everyone_blocked
+from tests._backends.eventually import eventually
 from tests._backends.redis import FakeRedisBackend, RedisBackend
-from tests.backends.redis.server import calls, clients, comes_down_to, requests
+from tests.backends.redis.server import LOOKS_MAX, calls, clients, comes_down_to, requests
 from tests.contract.waiting import settled, until
 
 OURS = Note("some bus", "some bus-1")
@@ -381,6 +382,23 @@ async def test_a_handler_that_is_gone_is_unsubscribed(redis: RedisBackend, raw: 
     await bus.unregister_handler(second)
     await bus.register_handler("v", Recorder())
     assert (await raw.command("PUBSUB", "NUMSUB", channel))[-1] == 0
+
+
+@pytest.mark.guarantee("REDIS-13")
+async def test_a_busy_bus_unsubscribes_as_well(redis: RedisBackend, raw: RedisConnection, recorder: Recorder) -> None:
+    bus, channel = redis.make_bus(), f"{redis.prefix}event:channel:t"
+    await bus.register_handler("u", recorder)
+    gone = await bus.register_handler("t", Recorder())
+
+    await bus.unregister_handler(gone)
+    for heard_so_far in (1, 2):
+        await say(raw, redis, "u", message(Event("u"), Note("some bus", f"some bus-{heard_so_far}")))
+        await recorder.has_heard(heard_so_far)
+
+    async def is_left() -> bool:
+        return (await raw.command("PUBSUB", "NUMSUB", channel))[-1] == 0
+
+    assert await eventually(is_left, LOOKS_MAX)
 
 
 @pytest.mark.guarantee("REDIS-13")
