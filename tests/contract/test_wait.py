@@ -89,8 +89,8 @@ async def test_everybody_who_waits_gets_the_event(bus: BaseBus, recorder: Record
 
     event_id = await bus.publish("t")
 
-    done, _ = await asyncio.wait(waiting, timeout=1)
-    assert [each.result().event_id for each in done] == [event_id] * 3
+    assert await is_over(*waiting)
+    assert [each.result().event_id for each in waiting] == [event_id] * 3
     await recorder.has_heard()
 
 

@@ -24,6 +24,7 @@ from lastbus._commands import services
 from lastbus._kit.servers import RedisServer, ServerUnavailable, missing
 from lastbus.redis import RedisServiceDirectory
 from lastbus.services import Flow, Step
+from tests._backends.eventually import eventually
 
 Command = Callable[..., tuple[int, str, str]]
 
@@ -62,19 +63,22 @@ def run(own_server: RedisServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest
 
 
 HERE = f"{__name__}:flow"
-LOOKS_MAX = 3000
+LOOKS_MAX: Final = 100
 LEAVE_SECONDS: Final = 5.0
 """How long a program that is told to end is waited for."""
 
 
 async def listed(server: RedisServer) -> list[bytes]:
     """The keys of the services that are listed, as soon as there is one: it is announced beside whoever starts it."""
+    keys: list[bytes] = []
     with Redis.from_url(server.url) as client:
-        for _ in range(LOOKS_MAX):
-            if keys := list(client.scan_iter("plaita:registry:*")):
-                return keys
-            await asyncio.sleep(0)
-    raise AssertionError("no service is listed")
+
+        async def is_somebody_listed() -> bool:
+            keys[:] = client.scan_iter("plaita:registry:*")
+            return bool(keys)
+
+        assert await eventually(is_somebody_listed, LOOKS_MAX), "no service is listed"
+    return keys
 
 
 @pytest.mark.guarantee("FLOW-05")

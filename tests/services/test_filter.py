@@ -301,8 +301,9 @@ async def test_a_running_filter_looks_for_time_outs_by_the_clock(hasty: Shop) ->
     await hasty.suspend("e1")
     queue = ListQueue()
 
-    async with hasty.filter(queue=queue, timeout_check_seconds=7):
-        await until(lambda: 7 in hasty.clock.sleeps)
+    async with hasty.filter(queue=queue, timeout_check_seconds=7) as service:
+        await until(lambda: 7 in hasty.clock.sleeps or not service.timeout_checker.is_running)
+        assert service.timeout_checker.is_running
         hasty.clock.advance(60)
         await until(lambda: bool(queue.tasks))
 
@@ -314,8 +315,9 @@ async def test_a_running_filter_looks_for_missed_events_by_the_clock(shop: Shop)
     await shop.suspend("e1")
     queue = ListQueue()
 
-    async with shop.filter(queue=queue, reconcile_seconds=7):
-        await until(lambda: 7 in shop.clock.sleeps)
+    async with shop.filter(queue=queue, reconcile_seconds=7) as service:
+        await until(lambda: 7 in shop.clock.sleeps or not service.reconciler.is_running)
+        assert service.reconciler.is_running
         await shop.bus.event_storage.store_event(shop.approval("e1"))
         shop.clock.advance(7)
         await until(lambda: bool(queue.tasks))
