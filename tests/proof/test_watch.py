@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
-from lastbus.proof.watchdog import QuiescenceLoop, _Watch, hangs
+from lastbus.proof import watchdog
+from lastbus.proof.watchdog import GLANCE_SECONDS, IO, JOB, THREAD, TIMER, Quiescence, QuiescenceLoop, _Watch, hangs
 
 quiet = pytest.mark.quiescence_loop
 
@@ -49,3 +52,50 @@ async def test_a_watch_wakes_whoever_awaits_it_once():
 
     assert woken == [watch]
     assert (watch.result(), watch.get_loop()) == ("quiescent", loop)
+
+
+@pytest.fixture
+def quiescence() -> Iterator[Quiescence]:
+    """A selector that no loop uses."""
+    quiescence = Quiescence()
+    yield quiescence
+    quiescence.close()
+
+
+@quiet
+@pytest.mark.guarantee("WATCH-01", "WATCH-06")
+async def test_a_watch_is_looked_out_for_until_it_is_told(quiescence):
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, QuiescenceLoop)
+    one, other = (_Watch(loop.create_future(), loop, 60) for _ in range(2))
+    for watch in (one, other):
+        watch.add_done_callback(lambda _: None)
+        quiescence.begin(watch)
+
+    quiescence._tell(one, "quiescent")
+
+    assert quiescence.watches == [other]
+    assert one.result() == "quiescent"
+    quiescence.end(one)
+    quiescence.end(other)
+    assert quiescence.watches == []
+
+
+@quiet
+@pytest.mark.guarantee("WATCH-03", "WATCH-06")
+async def test_a_loop_sleeps_until_its_timer_the_next_deadline_or_the_next_look_at_a_thread(quiescence, monkeypatch):
+    clock = SimpleNamespace(now=100.0)
+    monkeypatch.setattr(watchdog, "time", SimpleNamespace(monotonic=lambda: clock.now))
+    loop = asyncio.get_running_loop()
+    assert isinstance(loop, QuiescenceLoop)
+    near, far = (_Watch(loop.create_future(), loop, seconds) for seconds in (2, 5))
+    for watch in (near, far):
+        quiescence.begin(watch)
+
+    assert quiescence._patience(None, IO) == 2.0
+    assert quiescence._patience(0.5, "") == 0.5
+    assert quiescence._patience(None, THREAD) == quiescence._patience(60, JOB) == GLANCE_SECONDS
+    clock.now = 102.0
+    near.add_done_callback(lambda _: None)
+    assert quiescence._patience(60, "") == 0
+    assert (near.result(), quiescence.watches) == (TIMER, [far])
