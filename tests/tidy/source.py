@@ -11,12 +11,14 @@ ENGINE = ROOT / "engine"
 PACKAGE = ENGINE / "lastbus"
 
 
-def modules(folder: Path = PACKAGE) -> Iterator[tuple[str, ast.Module]]:
-    """Each module of `folder` as (dotted name relative to the source root, tree)."""
+def modules(folder: Path = PACKAGE, mentions: str = "") -> Iterator[tuple[str, ast.Module]]:
+    """Each module of `folder` that mentions this word as (dotted name relative to the source root, tree)."""
     for path in sorted(folder.rglob("*.py")):
         parts = path.relative_to(ENGINE).with_suffix("").parts
         name = ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
-        yield name, ast.parse(path.read_text(encoding="utf-8"), str(path))
+        text = path.read_text(encoding="utf-8")
+        if mentions in text:
+            yield name, ast.parse(text, str(path))
 
 
 def imports(module: str, tree: ast.AST, is_package: bool = False) -> Iterator[tuple[str, int]]:
