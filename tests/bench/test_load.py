@@ -12,6 +12,7 @@ from lastbus._kit.bench.contenders import RIVALS, Lastbus, Raw
 from lastbus._kit.bench.cost import Unusable
 from lastbus._kit.bench.flatness import _loaded
 from lastbus._kit.bench.load import EVENT_TYPES, Contender, Tally, burst, make_event, steady
+from lastbus._kit.bench.throughput import SAMPLE_CPU_SECONDS, WARM_UP_EVENTS, _affordable, _sample
 from lastbus.memory import InMemoryEventBus
 
 CONTENDERS = {"raw": Raw, "lastbus": lambda: Lastbus(InMemoryEventBus), **RIVALS}
@@ -135,3 +136,23 @@ async def test_a_loaded_bus_has_what_was_stored_and_patterns_that_complain_when_
         await contender.bus.publish("elsewhere.1.x")
 
     assert "a handler of another pattern got" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("seconds_each", "events"),
+    [(0.0, 1000), (SAMPLE_CPU_SECONDS / 5000, 1000), (SAMPLE_CPU_SECONDS / 100, 100), (60.0, WARM_UP_EVENTS)],
+    ids=["no-time", "quick", "slow", "very-slow"],
+)
+def test_a_rival_gets_as_many_events_as_fit_into_a_sample(seconds_each: float, events: int) -> None:
+    assert _affordable(1000, seconds_each) == events
+
+
+async def test_only_a_rival_is_granted_fewer_events(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("lastbus._kit.bench.throughput._affordable", lambda *_: 1)
+    monkeypatch.setattr("lastbus._kit.bench.throughput.RIVALS", {"rival": Raw})
+    least = {"rival": 5, "raw": 5}
+
+    for name in least:
+        assert await _sample(name, Raw, "burst", 1, least)() > 0
+
+    assert least == {"rival": 1, "raw": 5}

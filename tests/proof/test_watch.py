@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import pytest
@@ -99,3 +100,19 @@ async def test_a_loop_sleeps_until_its_timer_the_next_deadline_or_the_next_look_
     near.add_done_callback(lambda _: None)
     assert quiescence._patience(60, "") == 0
     assert (near.result(), quiescence.watches) == (TIMER, [far])
+
+
+@pytest.mark.guarantee("WATCH-01", "WATCH-04")
+def test_a_loop_that_can_tell_begins_with_nobody_to_tell_and_counts_jobs_until_it_is_closed(monkeypatch):
+    monkeypatch.setattr(watchdog, "_JOBS", watchdog._Jobs())
+    submit = ThreadPoolExecutor.submit
+
+    loop = QuiescenceLoop()
+    try:
+        assert (loop.quiescence.watches, loop.quiescence.signals) == ([], set())
+        assert loop.quiescence._own_files == set(loop.quiescence.get_map()) != set()
+        assert ThreadPoolExecutor.submit is not submit
+        assert loop.run_until_complete(asyncio.sleep(0, "ran")) == "ran"
+    finally:
+        loop.close()
+    assert ThreadPoolExecutor.submit is submit
