@@ -12,8 +12,10 @@ from lastbus._kit.bench.contenders import RIVALS, Lastbus, Raw
 from lastbus._kit.bench.cost import Unusable
 from lastbus._kit.bench.flatness import _loaded
 from lastbus._kit.bench.load import EVENT_TYPES, Contender, Tally, burst, make_event, steady
+from lastbus._kit.bench.memory import _stop_at
 from lastbus._kit.bench.throughput import SAMPLE_CPU_SECONDS, WARM_UP_EVENTS, _affordable, _sample
 from lastbus.memory import InMemoryEventBus
+from lastbus.testing import everyone_blocked
 
 CONTENDERS = {"raw": Raw, "lastbus": lambda: Lastbus(InMemoryEventBus), **RIVALS}
 BOUND_SECONDS = 10
@@ -156,3 +158,14 @@ async def test_only_a_rival_is_granted_fewer_events(monkeypatch: pytest.MonkeyPa
         assert await _sample(name, Raw, "burst", 1, least)() > 0
 
     assert least == {"rival": 1, "raw": 5}
+
+
+async def test_a_handler_whose_memory_is_measured_is_counted_and_then_stays_until_it_is_let_go() -> None:
+    gate, tally = asyncio.Event(), Tally()
+    handling = asyncio.ensure_future(_stop_at(gate, tally)(None))
+
+    await everyone_blocked()
+    assert (tally.handled, handling.done()) == (1, False)
+    gate.set()
+    await everyone_blocked()
+    assert handling.done()

@@ -7,17 +7,21 @@ from __future__ import annotations
 
 import json
 import sys
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from lastbus.cli import main
+from lastbus.proof.baseline import Baseline
 from lastbus.proof.bench import contest, rival, run
 from lastbus.proof.bench.contest import Hang, Lap
 from lastbus.proof.bench.guinea import Guinea, grow
 from lastbus.proof.bench.rival import words
 from lastbus.proof.bench.standings import Standings, stand
+from lastbus.proof.notes import Notes
+from lastbus.proof.verdict import Report, Run
 
 TRAPS = {"survived-s06": ("survived", "survived"), "not-run-s07": ("killed", "not-run")}
 
@@ -189,6 +193,27 @@ def test_the_naive_way_takes_a_failed_run_for_a_kill_and_gives_up_on_a_long_one(
     assert word("sleep 60") == "timeout"
     lost = replace(one, edits=(replace(one.edits[0], old="not there"),))
     assert contest.naive(guinea, [lost], "no-such-python", 1).words == {one.id: "anchor-lost"}
+
+
+@pytest.mark.parametrize(
+    ("ended", "outcomes", "word"),
+    [
+        ("finished", ["passed", "passed"], "passed"),
+        ("finished", ["passed", "failed"], "not green"),
+        ("died", ["passed"], "not green"),
+    ],
+)
+def test_the_floor_says_whether_its_killers_were_green(tmp_path, ended, outcomes, word):
+    (one,) = grow(tmp_path / "pig", 1).killable
+    asked: list[Sequence[str]] = []
+
+    class Played:
+        def run(self, tests: Sequence[str], limits: object) -> tuple[Run, Notes]:
+            asked.append(tests)
+            return Run([Report(tests[0], "call", outcome) for outcome in outcomes], ended=ended), Notes()
+
+    assert contest._run_unmutated(Played(), one, Baseline()) == word
+    assert asked == [one.killers]
 
 
 def test_every_way_has_its_turn_to_be_first():
