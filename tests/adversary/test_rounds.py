@@ -346,6 +346,26 @@ def test_whoever_waits_on_a_decoy_gets_the_true_error(is_read: bool) -> None:
 
 
 @pytest.mark.guarantee("CLOSE-65")
+def test_whoever_waits_on_a_decoy_of_a_cancelled_credential_is_cancelled_too() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus, decoy = Bus(), Future()
+
+        def make(coro: Any) -> Any:
+            bus._close_future.cancel()  # type: ignore[union-attr]
+            bus._close_future = decoy
+            return Task(other(), loop=loop)
+
+        closing = Task(bus.close())
+        factory(loop, make)
+        return await outcome(closing), await ended(decoy), decoy.cancelled()
+
+    value, found = run(act)
+
+    assert value == ("cancelled", True, True)
+    assert clean(found)
+
+
+@pytest.mark.guarantee("CLOSE-65")
 def test_a_decoy_that_has_an_outcome_keeps_the_true_one_from_nobody() -> None:
     async def act(loop: Loop, found: House) -> Any:
         bus, over, late = Bus(), Future(), Future()

@@ -248,3 +248,15 @@ async def test_what_stands_in_front_of_the_futures_loop_is_not_believed() -> Non
     assert rig.request_close() is first
 
     assert await closed(rig) == Outcome("returned")
+
+
+@pytest.mark.guarantee("CLOSE-01")
+async def test_a_request_whose_future_somebody_has_cancelled_is_the_same_request() -> None:
+    rig = Rig()
+
+    future = rig.request_close()
+    future.cancel()
+    await everyone_blocked()
+
+    assert rig.request_close() is future
+    assert (rig._teardown_runs, rig.calls, rig.bound) == (1, ONCE, 1)

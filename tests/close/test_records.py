@@ -307,3 +307,29 @@ async def test_a_round_that_no_task_of_ours_ran_is_recorded_as_it_ended_and_show
     assert kinds == ["ValueError", None]
     assert rig.seen == []
     assert rig.state == State(True, "OK", False, 2)
+
+
+@pytest.mark.guarantee("CLOSE-84")
+@pytest.mark.parametrize("is_by_hand", [False, True], ids=["by-a-task", "by-hand"])
+async def test_a_credential_that_somebody_has_cancelled_keeps_nothing_from_being_recorded(is_by_hand: bool) -> None:
+    rig = Observed()
+    break_step(rig, ValueError("boom"))
+    kept: list[Any] = []
+
+    def make(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+        assert rig._close_future is not None
+        rig._close_future.cancel()
+        if is_by_hand:
+            return at_once(loop, coro)
+        kept.append(lazily(loop, coro))
+        return kept[0]
+
+    with factory(make):
+        rig.request_close()
+    await everyone_blocked()
+
+    assert rig._teardown_error_kind == (None if is_by_hand else "ValueError")
+    assert rig.seen == [(task, "ValueError") for task in kept]
+    break_step(rig, None)
+    rig._teardown_task_error = None
+    assert await closed(rig) == RETURNED

@@ -87,6 +87,7 @@ async def test_a_close_that_is_under_way_here_cannot_be_joined_from_another_loop
     may_end.set()
     assert [type(error) for error in refused] == [CloseError] * 2
     assert ["error_kind=cross-loop-close" in str(error) for error in refused] == [True] * 2
+    assert "call_soon_threadsafe" in str(refused[0])
     assert after == State(True, "PENDING", True, 0)
     await is_over(future)
     assert (rig.state, rig.calls) == (State(True, "OK", False, 1), ONCE)

@@ -92,12 +92,14 @@ def _mirror(future: Future[None], decoys: list[Any]) -> None:
 
     Keeps: CLOSE-65, CLOSE-72.
     """
-    error = Future.exception(future)
+    error = _error_of(future)
     for decoy in decoys:
         try:
             if Future.done(decoy):
                 continue
-            if error is None:
+            if Future.cancelled(future):
+                Future.cancel(decoy)
+            elif error is None:
                 Future.set_result(decoy, None)
             else:
                 Future.set_exception(decoy, error)
@@ -106,9 +108,14 @@ def _mirror(future: Future[None], decoys: list[Any]) -> None:
             logger.debug("something that is no future stood where the close's future belongs", exc_info=True)
 
 
+def _error_of(future: Future[None]) -> BaseException | None:
+    """The error with which a round ended. The future is in everybody's hands: one that was cancelled has none."""
+    return None if Future.cancelled(future) else Future.exception(future)
+
+
 def _cause(future: Future[None]) -> BaseException | None:
     """What broke a teardown that no task of ours ran, as far as its future knows."""
-    error = Future.exception(future)
+    error = _error_of(future)
     return None if error is None else error.__cause__
 
 
