@@ -24,7 +24,9 @@ async def turns(count: int) -> None:
 @quiet
 @pytest.mark.guarantee("WATCH-08")
 async def test_who_asks_is_cancelled_at_once_and_not_when_there_is_an_answer():
-    task = asyncio.ensure_future(asyncio.sleep(3600))
+    event = asyncio.Event()
+    timer = asyncio.get_running_loop().call_later(3600, event.set)
+    task = asyncio.ensure_future(event.wait())
     asking = asyncio.ensure_future(hangs(task, 60))
     await turns(2)
 
@@ -33,6 +35,7 @@ async def test_who_asks_is_cancelled_at_once_and_not_when_there_is_an_answer():
 
     assert asking.cancelled()
     assert not task.done()
+    timer.cancel()
     task.cancel()
 
 
@@ -112,7 +115,7 @@ def test_a_loop_that_can_tell_begins_with_nobody_to_tell_and_counts_jobs_until_i
         assert (loop.quiescence.watches, loop.quiescence.signals) == ([], set())
         assert loop.quiescence._own_files == set(loop.quiescence.get_map()) != set()
         assert ThreadPoolExecutor.submit is not submit
-        assert loop.run_until_complete(asyncio.sleep(0, "ran")) == "ran"
+        assert loop.run_until_complete(hangs(loop.create_future())) == "quiescent"
     finally:
         loop.close()
     assert ThreadPoolExecutor.submit is submit
