@@ -554,6 +554,39 @@ def test_a_round_that_ends_late_leaves_the_retry_alone() -> None:
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-29", "CLOSE-74")
+def test_a_round_that_fails_late_leaves_the_credential_of_the_retry_alone() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus, errors = Bus(), [ValueError("boom")]
+        bus._close_timeout = 30
+        bus.dispatch(bus.curtain)
+
+        def fails_once() -> list[Task[Any]]:
+            if errors:
+                raise errors.pop()
+            return []
+
+        def make(coro: Any) -> Any:
+            bus.kept.append(Task(coro, loop=loop))
+            return Task(other(), loop=loop)
+
+        bus._running_listeners = fails_once  # type: ignore[method-assign]
+        closing = Task(bus.close())
+        factory(loop, make)
+        first = await outcome(closing)
+        loop.set_task_factory(None)
+        again = Task(bus.close())
+        await turns()
+        bus.curtain.set()
+        second = await outcome(again)
+        return first, repr(bus.kept[0].exception()), second, bus.state
+
+    value, found = run(act)
+
+    assert value == ("teardown-never-entered", "ValueError('boom')", "returned", State(True, "OK", False, 2))
+    assert clean(found)
+
+
 # -- the judgment ---------------------------------------------------------------------------------------------------
 
 

@@ -141,6 +141,26 @@ async def test_a_handler_that_is_overdue_is_named_with_its_event_the_bound_and_w
     assert caplog.messages == told
 
 
+@pytest.mark.guarantee("CLOSE-13", "CLOSE-35")
+async def test_what_is_overdue_is_named_once_though_something_was_stranded_as_well(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    rig, deaf, gone = Rig(close_timeout=SOON), Deaf(), asyncio.new_event_loop()
+    rig._pending_tasks[gone.create_future()] = ("event-1", "handler-1")
+    gone.close()
+    rig.run("event-2", deaf)
+    await everyone_blocked()
+
+    await rig.close()
+
+    deaf.may_end.set()
+    late = f"is not done after {SOON:g} s; left to finish and recorded"
+    assert caplog.messages == [
+        f"close: event event-1 in handler handler-1 {late}",
+        f"close: event event-2 in handler handler {late}",
+    ]
+
+
 @pytest.mark.guarantee("CLOSE-14")
 async def test_a_listener_that_is_left_behind_is_named_with_the_bound(caplog: pytest.LogCaptureFixture) -> None:
     rig, deaf = Rig(close_timeout=SOON), Deaf()
