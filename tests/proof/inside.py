@@ -23,6 +23,12 @@ from lastbus.proof.verdict import How, Run
 _WARM = "_lastbus_zygote.warm"
 IN_WARM = f"{_WARM!r} in __import__('sys').modules"
 """What is true in a warm process, and in a warm run that is played here."""
+PLAIN = (
+    *("-q", "-s", "--tb=native", "--import-mode=importlib", "-W", "ignore::pytest.PytestUnknownMarkWarning"),
+    # They look for what the whole process left behind.
+    *("-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:unraisableexception", "-p", "no:threadexception"),
+)
+"""Arguments for a session of pytest inside a test of pytest."""
 _ALONE = threading.Lock()
 """Several slots share the modules of this process."""
 

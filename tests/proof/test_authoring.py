@@ -20,6 +20,7 @@ from lastbus.proof.mutation import Mutation, Unfit, apply
 from lastbus.proof.replay import Outcome, Result, replay
 from lastbus.proof.verdict import Judgement, Verdict
 from lastbus.proof.witness import Witness
+from tests.proof.inside import PLAIN
 from tests.proof.sample import ADD, CODE, FULL, TESTS, Sample
 
 LINES = st.lists(st.sampled_from(["a = 1", "b = 2", "c = a", "pass", "", "# said"]), max_size=12)
@@ -267,9 +268,7 @@ def witness(sample: Sample, monkeypatch: pytest.MonkeyPatch) -> Iterator[Witness
     monkeypatch.chdir(sample.root)
     monkeypatch.setattr(Witness, "_coverage", lambda *_: Lines())
     witness = Witness(["SUM-01"], str(sample.root / "src/shop.py"))
-    quiet = ("no:cacheprovider", "no:faulthandler", "no:unraisableexception", "no:threadexception")
-    plugins = [part for name in quiet for part in ("-p", name)]
-    witness.run([f"--rootdir={sample.root}", "-s", "-q", "--import-mode=importlib", *plugins, "tests/test_shop.py"])
+    witness.run([f"--rootdir={sample.root}", *PLAIN, "tests/test_shop.py"])
     yield witness
     for name in ("shop", "tests.test_shop", "test_shop"):
         sys.modules.pop(name, None)

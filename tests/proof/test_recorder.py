@@ -12,13 +12,9 @@ from typing import Any
 import pytest
 
 from lastbus.proof.zygote.recorder import Recorder, Services, Wire
+from tests.proof.inside import PLAIN
 from tests.proof.sample import HAS_SUBTESTS
 
-ARGS = (
-    *("-q", "-s", "--tb=native", "--import-mode=importlib", "-W", "ignore::pytest.PytestUnknownMarkWarning"),
-    # They look for what the whole process left behind.
-    *("-p", "no:cacheprovider", "-p", "no:faulthandler", "-p", "no:unraisableexception", "-p", "no:threadexception"),
-)
 Events = list[dict[str, Any]]
 Record = Callable[..., Events]
 
@@ -32,7 +28,7 @@ def record(tmp_path: Path) -> Iterator[Record]:
         (tmp_path / "pytest.ini").write_text("[pytest]\n")
         (tmp_path / "test_one.py").write_text(text)
         recorder = Recorder(Wire(wire), ["test_one.py::test_one"], services or {}, str(tmp_path))
-        pytest.main([f"--rootdir={tmp_path}", *ARGS, *args, str(tmp_path / "test_one.py")], plugins=[recorder])
+        pytest.main([f"--rootdir={tmp_path}", *PLAIN, *args, str(tmp_path / "test_one.py")], plugins=[recorder])
         sys.modules.pop("test_one", None)
         return [json.loads(line) for line in (tmp_path / "wire").read_text().splitlines() if line]
 

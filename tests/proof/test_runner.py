@@ -15,6 +15,7 @@ from lastbus.proof.copies import copy_tree
 from lastbus.proof.errors import UsageError
 from lastbus.proof.notes import Events, Limits, Notes, Watch
 from lastbus.proof.runner import Slot
+from lastbus.proof.zygote import serve
 from tests.proof.ends import ends, gone
 from tests.proof.sample import ADD, FULL, Sample, shop
 
@@ -102,6 +103,22 @@ def test_what_a_test_leaves_running_is_killed_with_its_run(slot, tmp_path):
 
     assert run.ended == "finished"
     assert [gone(int(pid)) for pid in note.read_text().split()] == [True, True]
+
+
+@pytest.mark.guarantee("MUT-15")
+def test_what_left_the_group_of_a_run_is_killed_as_well(monkeypatch):
+    group, escaped = (subprocess.Popen(["sleep", "60"], start_new_session=True) for _ in range(2))
+    left = [group.pid, escaped.pid]
+    # A run of this test may have other children: here it has these two, until they are gone.
+    monkeypatch.setattr(serve, "_children", lambda: [pid for pid in left if psutil.pid_exists(pid)])
+
+    try:
+        serve.sweep(group.pid)
+        assert [gone(pid) for pid in left] == [True, True]
+    finally:
+        for child in (group, escaped):
+            child.kill()
+            child.wait()
 
 
 @pytest.mark.guarantee("MUT-15")

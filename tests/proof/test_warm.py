@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -20,6 +20,7 @@ from lastbus.proof.verdict import Report, Run
 from lastbus.proof.zygote import warm
 from lastbus.proof.zygote.recorder import Recorder, Wire
 from lastbus.proof.zygote.swap import Ran
+from tests.proof.inside import PLAIN
 from tests.proof.sample import ADD, CODE, FULL, HAS_SUBTESTS, PYPROJECT, TESTS, Sample, shop
 
 LIMITS = Limits(startup=20.0, of={}, default=20.0)
@@ -226,6 +227,71 @@ def test_what_a_run_leaves_behind_is_not_there_in_the_next(sample, tmp_path):
 
     assert [run.how for run in runs] == ["warm", "warm"]
     assert [report.outcome for run in runs for report in run.reports] == ["passed"] * 6
+
+
+class Here:
+    """The line to a parent that asks for one run; the child that is forked for it is this very process."""
+
+    def __init__(self, wire: Wire, command: dict[str, Any]) -> None:
+        self.wire = wire
+        self.command = command
+
+    def commands(self) -> Iterator[dict[str, Any]]:
+        yield self.command
+
+    def fork(self) -> bool:
+        return True
+
+
+Forked = Callable[..., list[tuple[str, str]]]
+
+
+@pytest.fixture
+def forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forked]:
+    """Collect a module, become the child that runs some of its tests, and return the outcomes of their calls."""
+    for name in ("redirect", "settle_in"):
+        monkeypatch.setattr(warm, name, lambda _: None)
+    monkeypatch.setattr(warm, "gc", SimpleNamespace(collect=int, freeze=int))
+    wire = os.open(tmp_path / "wire", os.O_RDWR | os.O_CREAT)
+
+    def forked(text: str, *tests: str) -> list[tuple[str, str]]:
+        (tmp_path / "pytest.ini").write_text("[pytest]\n")
+        (tmp_path / "test_one.py").write_text(text)
+        keep = [f"test_one.py::{test}" for test in tests]
+        command = {
+            "do": "run",
+            "cwd": str(tmp_path),
+            "purge": [],
+            "mutated": [],
+            "keep": keep,
+            "services": {},
+            "log": "",
+        }
+        recorder = Recorder(Wire(wire), [f"test_one.py::test_{name}" for name in ("one", "two")], {}, str(tmp_path))
+        parent: Any = Here(recorder.wire, command)
+        ran = Ran(str(tmp_path))
+        ran.start()
+        plugins = [recorder, warm.Warm(parent, recorder, ran, command)]
+        pytest.main([f"--rootdir={tmp_path}", *PLAIN, str(tmp_path / "test_one.py")], plugins=plugins)
+        sys.modules.pop("test_one", None)
+        told = [json.loads(line) for line in (tmp_path / "wire").read_text().splitlines() if line]
+        calls = [one for one in told if one["event"] == "report" and one["when"] == "call"]
+        return [(one["test"].partition("::")[2], one["outcome"]) for one in calls]
+
+    yield forked
+    os.close(wire)
+
+
+@pytest.mark.guarantee("MUT-23")
+def test_a_child_runs_the_tests_that_it_was_forked_for(forked):
+    assert forked("def test_one(): ...\n\ndef test_two(): ...\n", "test_two") == [("test_two", "passed")]
+
+
+@pytest.mark.guarantee("MUT-23")
+def test_a_child_is_the_first_to_run_its_tests(forked):
+    text = "SEEN = []\n\ndef test_one():\n    SEEN.append(1)\n    assert SEEN == [1]\n"
+
+    assert forked(text, "test_one") == [("test_one", "passed")]
 
 
 @pytest.mark.guarantee("MUT-23")
