@@ -217,6 +217,26 @@ def test_a_teardown_that_ran_in_the_factory_has_no_task() -> None:
     assert run(act)[0] == (None, True, ALL)
 
 
+@pytest.mark.guarantee("CLOSE-40")
+def test_a_teardown_runs_where_it_was_asked_for_whatever_loop_the_factory_pretends() -> None:
+    elsewhere = asyncio.new_event_loop()
+
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        factory(loop, lambda coro: asyncio.events._set_running_loop(elsewhere))
+        try:
+            future = bus.request_close()
+        finally:
+            asyncio.events._set_running_loop(loop)
+        return await ended(future), bus.calls
+
+    value, found = run(act)
+    elsewhere.close()
+
+    assert value == (True, ALL)
+    assert clean(found)
+
+
 @pytest.mark.guarantee("CLOSE-39")
 def test_a_started_teardown_is_not_touched_whatever_is_raised() -> None:
     states: list[str] = []
