@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from lastbus import BaseBus, BusClosedError, Event
-from lastbus.testing import Recorder
+from lastbus.memory import InMemoryEventBus
+from lastbus.testing import Recorder, everyone_blocked
+from tests.contract.slow_storage import SlowStorage
 from tests.contract.waiting import settled
 
 
@@ -56,3 +60,25 @@ async def test_a_closed_bus_takes_no_batch(bus: BaseBus) -> None:
 
     with pytest.raises(BusClosedError, match="batch_publish"):
         await bus.batch_publish(["t"])
+
+
+@pytest.mark.guarantee("CAP-11")
+async def test_a_close_in_the_middle_of_a_batch_refuses_what_has_not_been_admitted(recorder: Recorder) -> None:
+    storage = SlowStorage()
+    bus = InMemoryEventBus(event_storage=storage)
+    await bus.register_handler("t", recorder)
+    storage.may_return.clear()
+    batch = [Event("t"), Event("t")]
+    publishing = asyncio.ensure_future(bus.batch_publish(batch))
+    await everyone_blocked()
+
+    closing = bus.request_close()
+    storage.may_return.set()
+    await asyncio.wait({publishing, closing}, timeout=5)
+
+    assert (publishing.done(), closing.done()) == (True, True)
+    error = publishing.exception()
+    assert isinstance(error, BusClosedError)
+    assert error.verb == "publish"
+    assert recorder.events == batch[:1]
+    assert await storage.get_event(batch[1].event_id) is None

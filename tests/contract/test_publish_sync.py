@@ -253,6 +253,25 @@ def test_a_private_loop_waits_in_bounds_for_what_does_not_heed_its_cancellation(
 
 
 @pytest.mark.guarantee("CORE-24")
+def test_a_private_loop_does_not_linger_when_what_it_cancelled_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus, slept, sleep = InMemoryEventBus(publish_sync_drain_timeout=0), list[float](), asyncio.sleep
+
+    async def noted(delay: float) -> None:
+        slept.append(delay)
+        await sleep(0)
+
+    async def endless(event: Event) -> None:
+        await asyncio.Event().wait()
+
+    bus.add_handler("t", endless)
+    monkeypatch.setattr(asyncio, "sleep", noted)
+
+    bus.publish_sync("t")
+
+    assert set(slept) == {0}
+
+
+@pytest.mark.guarantee("CORE-24")
 async def test_what_a_drain_has_found_late_stays_late(clock: ManualClock) -> None:
     loop = asyncio.get_running_loop()
     early, late = loop.create_future(), loop.create_future()

@@ -54,7 +54,7 @@ async def test_under_a_task_factory_a_delivery_is_held_from_its_own_first_step_o
     async def handler(event: Event) -> None:
         task = asyncio.current_task()
         assert task is not None
-        held.append(bus._pending_tasks.pop(task))
+        held.append(bus._pending_tasks[task])
 
     await bus.register_handler("job", handler, handler_id="h")
 

@@ -170,7 +170,7 @@ class Dispatcher:
 
         Keeps: CAP-03, CAP-04, CAP-08, DISP-01, DISP-03, DISP-12, MEM-05.
         """
-        label = self._pending.pop(task, ("?", "?"))
+        label = self._pending.pop(task)
         self._slots.give_back()
         error = None if task.cancelled() else task.exception()
         if error is not None:
