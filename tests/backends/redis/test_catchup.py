@@ -388,6 +388,39 @@ async def test_an_id_that_comes_back_to_the_same_bus_has_not_been_away(redis: Re
 
 
 @pytest.mark.guarantee("REDIS-18")
+async def test_an_id_that_goes_and_comes_back_during_an_outage_has_not_been_away_either(
+    here: RedisEventBus, there: RedisEventBus, server: RedisConnection, clock: ManualClock, recorder: Recorder
+) -> None:
+    await there.register_handler("t", Recorder(), handler_id="mailer")
+    await cut_off(there, server)
+    await there.unregister_handler("mailer")
+    await here.publish(event(clock, 1))
+
+    there.add_handler("t", recorder, handler_id="mailer")
+    await back(there, clock)
+    await here.publish(event(clock, 2))
+
+    await hears(recorder)
+    assert numbers(recorder) == [2]
+
+
+@pytest.mark.guarantee("REDIS-17")
+async def test_a_gap_is_closed_as_soon_as_its_handler_hears(redis: RedisBackend, recorder: Recorder) -> None:
+    clock = ManualClock()
+    here, there = redis.make_bus(), redis.make_bus(clock=clock)
+    await there.register_handler("u", Recorder())
+    await caught_up(there)
+    await here.publish(event(clock, 1))
+    deaf = there.add_handler("t", recorder)
+    there._catch_up.gaps.open(deaf, clock.time() - 60)
+
+    there.pubsub.touch()
+
+    await hears(recorder)
+    assert numbers(recorder) == [1]
+
+
+@pytest.mark.guarantee("REDIS-18")
 async def test_the_look_back_of_a_restart_ends_somewhere(redis: RedisBackend, recorder: Recorder) -> None:
     clock = ManualClock()
     before = redis.make_bus(clock=clock)
