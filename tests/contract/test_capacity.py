@@ -577,3 +577,14 @@ async def test_a_publisher_handed_its_slot_in_the_turn_of_the_close_does_not_sli
     assert error.verb == "publish"
     assert recorder.events == []
     assert bus._slots.taken == 0
+
+
+@pytest.mark.guarantee("CAP-07", "CAP-08")
+async def test_an_event_that_nobody_handles_gives_back_no_slot_when_the_store_refuses_it() -> None:
+    storage = SlowStorage()
+    storage.error = OSError("disk full")
+    async with InMemoryEventBus(event_storage=storage, max_pending_callbacks=1) as bus:
+        with pytest.raises(OSError, match="disk full"):
+            await bus.publish("nobody-cares")
+
+        assert bus._slots.taken == 0
