@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from lastbus.proof.copies import copy_tree
+from lastbus.proof.copies import Copy, copy_tree
 from lastbus.proof.errors import UsageError
 from lastbus.proof.notes import Events, Limits, Notes, Watch
 from lastbus.proof.runner import Slot
@@ -63,6 +63,16 @@ def test_a_mutated_copy_gets_its_bytes_and_times_back(slot):
         assert file.read_bytes() == b"x = 1\n"
 
     assert (file.read_bytes(), file.stat().st_mtime_ns) == before
+
+
+@pytest.mark.guarantee("MUT-07")
+def test_a_mutation_is_in_the_copy_and_not_in_the_tree(sample, tmp_path):
+    before = sample.digest()
+    copy = Copy(sample.root, tmp_path / "copy")
+
+    with copy.mutated({"src/shop.py": "x = 1\n"}):
+        assert (copy.root / "src/shop.py").read_text() == "x = 1\n"
+        assert sample.digest() == before
 
 
 @pytest.mark.guarantee("MUT-17")
