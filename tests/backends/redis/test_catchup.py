@@ -810,6 +810,23 @@ async def test_nothing_that_was_missed_starts_once_a_close_has_begun(redis: Redi
 
 
 @pytest.mark.guarantee("REDIS-21")
+async def test_what_was_started_on_a_loop_that_is_gone_does_not_count(
+    redis: RedisBackend, recorder: Recorder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(handing, "AT_ONCE", 1)
+    gone = asyncio.new_event_loop()
+    bus = redis.make_bus()
+    bus._catch_up._handing._running.add(gone.create_future())
+    gone.close()
+    await bus.register_handler("t", recorder)
+
+    starting = asyncio.ensure_future(bus._catch_up._handing._start(Event("t"), tuple(bus._registry)))
+
+    await until(starting.done)
+    assert len(await recorder.has_heard()) == 1
+
+
+@pytest.mark.guarantee("REDIS-21")
 async def test_a_handler_that_is_gone_costs_no_slot(redis: RedisBackend, recorder: Recorder) -> None:
     bus = redis.make_bus(max_pending_callbacks=1)
     handler_id = await bus.register_handler("t", recorder)
