@@ -11,6 +11,7 @@ import pytest
 from redis import Redis
 
 from lastbus import Event, EventStorageError, EventSubscription
+from lastbus._backends.redis import connection
 from lastbus._backends.redis.announcements import read_note
 from lastbus._backends.redis.connection import RedisConnection
 from lastbus._backends.redis.scripts import PRUNE_EVENTS, STORE_EVENT
@@ -113,7 +114,10 @@ def test_what_cannot_be_stored_is_refused_before_anything_is_sent() -> None:
 
 
 @pytest.mark.guarantee("STORE-07")
-def test_a_server_that_is_gone_is_an_error_without_any_secret(own_server: RedisServer) -> None:
+def test_a_server_that_is_gone_is_an_error_without_any_secret(
+    own_server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(connection, "RETRY_SECONDS_MAX", 0.001)
     with RedisEventWriter(f"redis://:geheim@127.0.0.1:{own_server.port}/0") as writer:
         own_server.stop()
         with pytest.raises(EventStorageError) as caught:
