@@ -22,6 +22,13 @@ READY = '{"event": "ready", "python": "3.99"}'
 Started = Callable[..., Process]
 
 
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """These programs are quick: one that says nothing for so long never will."""
+    monkeypatch.setattr("lastbus.proof.process.BOOT_SECONDS", 3.0)
+    monkeypatch.setattr("lastbus.proof.process.DEATH_SECONDS", 3.0)
+
+
 @pytest.fixture
 def process(tmp_path: Path) -> Iterator[Started]:
     """Start a script, one of the shell if it does not say otherwise, as if it were the interpreter.
@@ -181,7 +188,7 @@ def test_a_fixture_that_needs_a_service_is_answered_in_its_file(process, tmp_pat
     reply = tmp_path / "reply"
     told = (
         event("need", service="database", reply=str(reply)),
-        f"while ! test -e {reply}; do sleep 0.01; done",
+        f"for try in $(seq 200); do test -e {reply} && break; sleep 0.01; done",
         event("finish", modules=[]),
         event("exit", status=0),
     )
@@ -218,7 +225,14 @@ def test_tests_are_run_without_what_an_outer_run_left_in_the_environment(monkeyp
     assert kept["PATH"] == os.environ["PATH"]
 
 
-def test_a_group_that_is_gone_is_no_error():
+def test_a_group_is_killed_and_one_that_is_gone_is_no_error():
+    sleeper = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        kill_group(sleeper.pid)
+        assert sleeper.wait(3) == -signal.SIGKILL
+    finally:
+        sleeper.kill()
+        sleeper.wait()
     done = subprocess.Popen([sys.executable, "-S", "-c", ""], start_new_session=True)
     done.wait()
 
