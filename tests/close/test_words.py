@@ -11,10 +11,12 @@ import pytest
 from lastbus import CloseError, CloseTimeout
 from lastbus._close.state import CloseState
 from lastbus.testing import everyone_blocked
-from tests.close.rig import Rig, factory
+from tests.close.rig import Outcome, Rig, closed, factory
 from tests.close.test_drain import SOON, Deaf
 
 pytestmark = pytest.mark.usefixtures("hygiene")
+
+RETURNED = Outcome("returned")
 
 
 def text_of(error: BaseException | None) -> str:
@@ -25,9 +27,11 @@ def text_of(error: BaseException | None) -> str:
 
 async def refused(rig: Rig) -> CloseError:
     """The error of `rig.close()`."""
-    with pytest.raises(CloseError) as caught:
-        await rig.close()
-    return caught.value
+    closing = asyncio.ensure_future(rig.close())
+    await asyncio.wait({closing}, timeout=2)
+    error = closing.done() and closing.exception()
+    assert isinstance(error, CloseError)
+    return error
 
 
 async def other() -> None:
@@ -119,7 +123,7 @@ async def test_a_deadline_names_what_is_still_out(kind: str, step: str) -> None:
     deaf.may_end.set()
     step = step or "the release of redis"
     assert text_of(caught.value).startswith(f"still out after 0 s: {step}; ")
-    await future
+    await asyncio.wait({future}, timeout=2)
     assert rig._outstanding_step == "nothing"
 
 
@@ -132,9 +136,10 @@ async def test_a_handler_that_is_overdue_is_named_with_its_event_the_bound_and_w
     rig.run("event-1", deaf)
     await everyone_blocked()
 
-    await rig.close()
+    outcome = await closed(rig)
 
     deaf.may_end.set()
+    assert outcome == RETURNED
     told = [f"close: event event-1 in handler handler is not done after {SOON:g} s; {verb}"]
     if on_overdue == "cancel":
         told.append(f"close: ('event-1', 'handler') ignores its cancellation for {SOON:g} s and is left behind")
@@ -151,9 +156,10 @@ async def test_what_is_overdue_is_named_once_though_something_was_stranded_as_we
     rig.run("event-2", deaf)
     await everyone_blocked()
 
-    await rig.close()
+    outcome = await closed(rig)
 
     deaf.may_end.set()
+    assert outcome == RETURNED
     late = f"is not done after {SOON:g} s; left to finish and recorded"
     assert caplog.messages == [
         f"close: event event-1 in handler handler-1 {late}",
@@ -167,9 +173,10 @@ async def test_a_listener_that_is_left_behind_is_named_with_the_bound(caplog: py
     listener = rig.listen(deaf)
     await everyone_blocked()
 
-    await rig.close()
+    outcome = await closed(rig)
 
     deaf.may_end.set()
+    assert outcome == RETURNED
     [told] = caplog.records
     assert told.args == (listener, SOON)
     assert told.msg == "close: %s ignores its cancellation for %g s and is left behind"
@@ -184,7 +191,7 @@ async def test_whoever_could_not_be_told_of_the_close_is_told_of_in_the_log(capl
 
     rig._on_round_bound = deny  # type: ignore[method-assign]
 
-    await rig.close()
+    assert await closed(rig) == RETURNED
 
     [told] = caplog.records
     assert (told.name, told.levelname) == ("lastbus.close", "WARNING")
@@ -204,7 +211,7 @@ async def test_an_end_that_cannot_be_recorded_is_in_the_log_of_whoever_looks_for
     rig._on_teardown_done = deny  # type: ignore[method-assign]
     caplog.set_level(logging.DEBUG, "lastbus.close")
 
-    await rig.close()
+    assert await closed(rig) == RETURNED
     await everyone_blocked()
 
     [told] = caplog.records
