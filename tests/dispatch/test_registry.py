@@ -111,6 +111,21 @@ def test_types_that_come_once_do_not_fill_the_memory() -> None:
     assert list(registry._matching) == ["one too many"]
 
 
+@pytest.mark.guarantee("CORE-08")
+def test_the_handlers_of_a_type_are_looked_for_once_until_one_comes_or_goes() -> None:
+    registry, event = HandlerRegistry(), Event("t")
+    added(registry, handler_id="first")
+
+    first, again, other = registry.matching(event), registry.matching(event), registry.matching(Event("u"))
+    added(registry, handler_id="second")
+    more = registry.matching(event)
+    registry.remove("second")
+
+    assert first is again
+    assert other == ()
+    assert [len(more), len(registry.matching(event))] == [2, 1]
+
+
 @pytest.mark.guarantee("DISP-01")
 async def test_a_delivery_goes_by_the_name_of_its_handler() -> None:
     bus, names = InMemoryEventBus(), list[str]()

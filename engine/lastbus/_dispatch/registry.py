@@ -134,4 +134,4 @@ def _checked(
 def _is_async(handler: Any) -> bool:
     while isinstance(handler, partial):
         handler = handler.func
-    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(getattr(handler, "__call__", None))  # noqa: B004
+    return inspect.iscoroutinefunction(handler) or inspect.iscoroutinefunction(handler.__call__)
