@@ -523,6 +523,24 @@ async def test_an_announcement_that_comes_late_is_not_handed_on_again_for_a_minu
     assert [each.data["n"] for each in await hears(recorder, 3)] == [1, 2, 1]
 
 
+@pytest.mark.guarantee("REDIS-17")
+async def test_a_wait_that_is_over_has_missed_nothing() -> None:
+    loop, gaps = asyncio.get_running_loop(), missed.Gaps()
+    over, going_on = loop.create_future(), loop.create_future()
+    gaps.wait(over, "t", 1.0)
+    gaps.wait(going_on, "t", 2.0)
+
+    gaps.begin([])
+    over.cancel()
+    await asyncio.sleep(0)
+    gaps.end(0.0)
+    assert gaps.waiters == {going_on: missed.Wait("t", 2.0)}
+
+    going_on.cancel()
+    await asyncio.sleep(0)
+    assert gaps.waiters == {}
+
+
 @pytest.mark.guarantee("REDIS-19")
 def test_only_the_latest_are_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(missed, "RECENT_MAX", 2)

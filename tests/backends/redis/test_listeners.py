@@ -434,6 +434,24 @@ async def test_many_wakes_at_once_become_few(alone: Alone) -> None:
     assert len(sent) <= 2
 
 
+@pytest.mark.guarantee("REDIS-13")
+async def test_a_confirmation_is_waited_for_no_longer_than_what_it_is_for(
+    alone: Alone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silent = Topic("c:silent", False)
+    alone.wanted.add(silent)
+    monkeypatch.setattr(alone.listener, "_answered", lambda topic, is_subscribed: None)
+    wait: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+    confirming = asyncio.ensure_future(alone.listener.confirm({silent}, wait))
+    await until(lambda: bool(alone.listener._waiting))
+
+    wait.set_result(None)
+    await soon(confirming.done, LITTLE_SECONDS)
+
+    assert confirming.done()
+    assert confirming.exception() is None
+
+
 @pytest.mark.guarantee("REDIS-05")
 async def test_a_cancelled_confirmation_leaves_nothing_behind(alone: Alone) -> None:
     await alone.listener.confirm(alone.wanted)
