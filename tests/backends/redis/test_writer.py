@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -21,7 +20,7 @@ from lastbus._settings import PRUNE_ON_WRITE_OFF
 from lastbus.redis import RedisEventStorage, RedisEventWriter, event_index_pruned_metrics
 from lastbus.testing import ManualClock, Recorder
 from tests._backends.redis import RedisBackend
-from tests.contract.waiting import settled
+from tests.contract.waiting import hears, settled
 
 EVENTS = [
     Event("plain", event_id="e1", timestamp=7),
@@ -148,8 +147,8 @@ async def test_what_is_published_is_heard_once_by_every_handler(redis: RedisBack
 
     event_id = writer.publish("t", n=1)
     writer.publish("last")
-    await asyncio.wait_for(last.has_heard(), 3)
-    await asyncio.wait_for(wild.has_heard(2), 3)
+    await hears(last)
+    await hears(wild, 2)
     await settled(bus)
 
     assert [event.event_id for event in exact.events] == [event_id]
