@@ -91,6 +91,33 @@ async def test_a_task_whose_methods_are_not_asyncios_is_refused_by_name() -> Non
     assert await closed(rig) == Outcome("returned")
 
 
+class Vain(asyncio.Task):  # type: ignore[type-arg]
+    """A task with a method of its own, whatever it runs."""
+
+    def done(self) -> bool:
+        return super().done()
+
+
+@pytest.mark.guarantee("CLOSE-54", "CLOSE-55")
+@pytest.mark.parametrize("is_elsewhere", [False, True], ids=["hostile", "elsewhere"])
+async def test_a_task_that_is_refused_is_cancelled_on_its_own_loop(is_elsewhere: bool) -> None:
+    elsewhere = asyncio.new_event_loop()
+    made: list[asyncio.Task[Any]] = []
+
+    def make(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
+        waits = asyncio.Event().wait()
+        made.append(asyncio.Task(waits, loop=elsewhere) if is_elsewhere else Vain(waits, loop=loop))
+        return made[0]
+
+    with factory(make):
+        refused = await closed(Rig())
+    await everyone_blocked()
+    await asyncio.to_thread(run_to_the_end, elsewhere)
+
+    assert refused == Outcome("raised", "teardown-spawn-failed")
+    assert made[0].cancelled()
+
+
 async def test_the_teardown_runs_in_the_context_in_which_the_bus_was_built() -> None:
     seen: list[str] = []
     WHO.set("builder")
