@@ -71,7 +71,7 @@ def _ask_factory(
         return bus._owner_context.run(loop.create_task, coro), None
     except AttributeError as error:
         # CPython 3.13 names the task after the factory returned it, and fails on what is no task.
-        if getattr(error, "name", None) == "set_name":
+        if error.name == "set_name":
             return error.obj, None
         return None, error
     except BaseException as error:  # The factory is foreign code: what it raises decides nothing before we looked.
