@@ -6,6 +6,7 @@ import traceback
 from pathlib import Path
 
 import pytest
+from sqlalchemy import text
 from sqlalchemy.ext.asyncio import create_async_engine
 
 from lastbus import EventStorageError
@@ -70,6 +71,14 @@ def test_a_database_in_memory_is_refused(url: str) -> None:
 def test_an_injected_engine_is_checked_in_the_same_way() -> None:
     with pytest.raises(ValueError, match="name a file"):
         SqlalchemyEventStorage(create_async_engine("sqlite+aiosqlite://"))
+
+
+async def test_a_file_of_our_own_lets_readers_and_a_writer_work_at_once(tmp_path: Path) -> None:
+    database = Database.at(f"sqlite:///{tmp_path / 'bus.db'}")
+
+    assert [tuple(row) for row in await database.fetch("look", text("PRAGMA journal_mode"))] == [("wal",)]
+
+    await database.let_go(database)
 
 
 def test_a_bus_needs_an_engine_or_a_url_and_not_both(tmp_path: Path) -> None:
