@@ -210,6 +210,27 @@ async def test_a_handler_is_refused_also_after_somebody_else_has_begun_the_close
     assert bus._close_future is begun
 
 
+@pytest.mark.guarantee("SELF-34")
+async def test_a_late_handler_may_close_once_the_close_has_its_outcome(gate: Gate) -> None:
+    bus = InMemoryEventBus(close_timeout=0)
+    ends: list[str] = []
+
+    async def handler(event: Event) -> None:
+        await gate.hold(event)
+        ends.append(await how_it_ends(bus.close()))
+
+    await bus.register_handler("job", handler)
+    await bus.publish("job")
+    await gate.has_entered()
+    over = await how_it_ends(bus.close())
+    gate.open()
+    await gate.has_left()
+    await turns()
+
+    assert [over, *ends] == ["returned", "returned"]
+    assert bus._teardown_runs == 1
+
+
 @pytest.mark.guarantee("SELF-35")
 async def test_another_thread_may_close_an_idle_bus() -> None:
     bus = InMemoryEventBus(close_timeout=LIMIT)
