@@ -52,6 +52,7 @@ def test_json_tells_the_interpreter_the_baseline_and_every_result(outcome):
         "killed_by": {ADD: ["SUM-01"]},
         "reason": "because",
         "how": "",
+        "reused": False,
         "disagreement": "",
         "seconds": 0.25,
     }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable
 
 import pytest
@@ -76,3 +77,43 @@ def test_a_red_baseline_is_reported_too(lastbus, sample):
     assert lastbus("prove", "--report", "out")[0] == 3
 
     assert "The baseline is red" in (sample.root / "out/index.html").read_text()
+
+
+@pytest.fixture
+def shards(lastbus, sample, inside) -> list[str]:
+    """The reports of two shards that were replayed on other machines."""
+    sample.mutate("add-wrong")
+    sample.mutate("full-late", **BREAKS_FULL)
+    for number in (1, 2):
+        assert lastbus("replay", "--shard", f"{number}/2", "--json", f"{number}.json")[0] == 0
+    shutil.rmtree(sample.root / ".lastbus")
+    return ["1.json", "2.json"]
+
+
+@pytest.mark.guarantee("MUT-54")
+def test_a_merge_is_reported_as_the_whole_replay_with_its_ledger(lastbus, sample, shards):
+    assert lastbus("merge", *shards, "--report", "whole")[0] == 0
+
+    body = json.loads((sample.root / "whole/report.json").read_text())
+    assert body["headline"]["tone"] == "good"
+    assert [row["status"] for row in body["ledger"]] == ["pinned", "pinned"]
+    assert "return one - two" in (sample.root / "whole/add-wrong/mutation.diff").read_text()
+
+
+@pytest.mark.guarantee("MUT-54")
+@pytest.mark.parametrize(
+    ("file", "what"),
+    [
+        ("tests/conftest.py", "another revision of the code or the tests"),
+        ("mutations/sum/third.json", "another catalogue of mutations"),
+    ],
+    ids=["tests", "catalogue"],
+)
+def test_a_merge_is_not_reported_where_something_else_stands(lastbus, sample, shards, file, what):
+    body = (sample.root / "mutations/sum/add-wrong.json").read_text() if file.endswith(".json") else ""
+    sample.write(file, body.replace("add-wrong", "third"))
+
+    code, said = lastbus("merge", *shards, "--report", "whole")
+
+    assert (code, said) == (2, f"lastbus: 1.json is of {what} than this checkout: check out what was replayed\n")
+    assert not (sample.root / "whole").exists()

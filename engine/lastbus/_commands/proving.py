@@ -123,27 +123,38 @@ def replay(
 
 @app.command(
     help="Add up the reports of all shards of one replay. One that is missing, there twice, or of another catalogue, "
-    "revision, selection or interpreter is refused.\n\n"
-    "Example: lastbus merge shard-1.json shard-2.json shard-3.json" + EXITS
+    "revision, selection or interpreter is refused. A report needs a checkout of what was replayed.\n\n"
+    "Example: lastbus merge shard-1.json shard-2.json shard-3.json --report proof-report" + EXITS
 )
 def merge(
     reports: Annotated[list[Path], typer.Argument(metavar="REPORT...", help="What `replay --shard --json` wrote.")],
     json_file: JsonFile = None,
+    report: ReportFolder = None,
 ) -> None:
     """The exit code is that of the replay which the shards are parts of.
 
-    Keeps: MUT-48.
+    Keeps: MUT-48, MUT-54.
     """
+    from lastbus.proof import ledger
+    from lastbus.proof.config import Project
+    from lastbus.proof.merge import at_home
     from lastbus.proof.merge import merge as merged
-    from lastbus.proof.report import result_line
+    from lastbus.proof.report import refuse_foreign, result_line
 
+    if report is not None:
+        refuse_foreign(report)
     done = merged(reports)
+    if report is not None:
+        project = Project.load()
+        at_home(project, reports[0], done.outcome)
     for result in done.outcome.results:
         if not result.as_expected:
             out().print(result_line(result))
     _told(done)
     if json_file is not None:
-        write_json(json_file, done, {"shard": None, "merged": [str(report) for report in reports]})
+        write_json(json_file, done, {"shard": None, "merged": list(map(str, reports))})
+    if report is not None:
+        _reported(project, done.outcome, ledger.read(project, done.outcome), report)
     raise typer.Exit(done.exit_code)
 
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from lastbus.proof import record
@@ -21,6 +21,7 @@ from lastbus.proof.counts import with_right_counts, wrong_counts
 from lastbus.proof.errors import UsageError
 from lastbus.proof.keepers import kept_around
 from lastbus.proof.mutation import Mutation, Unfit, apply, load_all, texts_of
+from lastbus.proof.replay import Outcome
 
 Find = Callable[[str, ast.Module], list[Citation]]
 Status = Literal["pinned", "unpinned", "declared"]
@@ -94,10 +95,11 @@ class Ledger:
         return [row for row in self.rows if row.status == "unpinned"]
 
 
-def read(project: Project) -> Ledger:
+def read(project: Project, replayed: Outcome | None = None) -> Ledger:
     """The ledger of `project` as its files and its last replays are now.
 
-    Keeps: MUT-09.
+    `replayed` is a replay of these very files, wherever it took place: its verdicts count before those on record.
+    Keeps: MUT-09, MUT-54.
     """
     documents = [one for file in project.files(project.docs, ".md") for one in statements(file, project.read(file))]
     code = _citations(project, (*project.code, *project.tests), kept, "Keeps:")
@@ -106,6 +108,9 @@ def read(project: Project) -> Ledger:
     entries = record.load(project)
     present = record.Present(project)
     evidence = [weigh(present, mutation, entries.get(mutation.id)) for mutation in mutations]
+    if replayed is not None:
+        told = {result.mutation.id: record.entry(result, replayed) for result in replayed.results}
+        evidence = [_told(one, told.get(one.mutation.id)) for one in evidence]
     errors = [*_doubles(documents), *unknown({one.id for one in documents}, [*code, *tests], mutations)]
     rows = [_row(one, code, tests, evidence) for one in documents]
     errors += _wrong_counts(project, documents, mutations)
@@ -248,6 +253,14 @@ def weigh(present: record.Present, mutation: Mutation, entry: record.Entry | Non
     # A verdict that holds was given for these very bytes; if they had not been fit, it would say so.
     unfit = "" if entry is not None and not changed else _unfit(mutation, texts)
     return Evidence(mutation, frozenset(kept_around(mutation.edits, texts)), unfit, entry, changed)
+
+
+def _told(one: Evidence, entry: record.Entry | None) -> Evidence:
+    """The evidence with a verdict of now in place of the one on record.
+
+    Keeps: MUT-54.
+    """
+    return one if entry is None else replace(one, entry=entry, changed="")
 
 
 def _unfit(mutation: Mutation, texts: Mapping[str, str]) -> str:

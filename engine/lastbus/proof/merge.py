@@ -1,6 +1,6 @@
 """Merging: the reports of all shards as the one outcome that a replay of everything would have had.
 
-Keeps: MUT-48.
+Keeps: MUT-48, MUT-54.
 
 A report of a replay says what it was a replay of. What does not belong together is refused by name, because a merge
 that is green while a shard is missing would be worse than no merge.
@@ -11,6 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -19,7 +20,7 @@ from lastbus.proof.basis import Tree
 from lastbus.proof.config import Project
 from lastbus.proof.errors import UsageError
 from lastbus.proof.history import Replayed
-from lastbus.proof.mutation import Mutation
+from lastbus.proof.mutation import Mutation, load_all
 from lastbus.proof.replay import Outcome, Result
 from lastbus.proof.revisions import head
 from lastbus.proof.shard import Shard
@@ -98,6 +99,22 @@ def merge(paths: Sequence[Path]) -> Replayed:
     return Replayed(outcome, sum(report["run"].get("reused", 0) for report in reports), [], disagreements)
 
 
+def at_home(project: Project, path: Path, outcome: Outcome) -> None:
+    """Give the results of `outcome` their mutations as `project` has them, so that it can be reported in full.
+
+    `UsageError` if the shards, of which `path` is one, replayed another catalogue, other code or other tests.
+    Keeps: MUT-54.
+    """
+    catalogue = load_all(project)
+    here = run_facts(project, (), catalogue, None)
+    there = read(path)["facts"]
+    for fact in ("catalogue", "tree"):
+        if here[fact] != there[fact]:
+            raise UsageError(f"{path} is {SAME[fact]} than this checkout: check out what was replayed")
+    known = {mutation.id: mutation for mutation in catalogue}
+    outcome.results = [replace(result, mutation=known[result.mutation.id]) for result in outcome.results]
+
+
 def _refuse_strangers(reports: Sequence[Report]) -> None:
     """Every report is of the same catalogue, code, selection, interpreter and number of shards.
 
@@ -156,4 +173,12 @@ def _result(body: Report) -> Result:
         expect=body["expect"],
     )
     killed_by = {killer: tuple(ids) for killer, ids in body["killed_by"].items()}
-    return Result(mutation, Judgement(Verdict(body["verdict"]), body["reason"], killed_by), body["seconds"])
+    judgement = Judgement(Verdict(body["verdict"]), body["reason"], killed_by)
+    return Result(
+        mutation,
+        judgement,
+        body["seconds"],
+        reused=body.get("reused", False),
+        how=body.get("how", ""),
+        disagreement=body.get("disagreement", ""),
+    )

@@ -12,13 +12,13 @@ import fcntl
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from lastbus.proof.basis import Tree
 from lastbus.proof.config import Project
 from lastbus.proof.mutation import Mutation
-from lastbus.proof.replay import Outcome
+from lastbus.proof.replay import Outcome, Result
 from lastbus.proof.surroundings import Surroundings, look
 
 FILE: Final = ".lastbus/replay.json"
@@ -113,6 +113,19 @@ def _to_json(entries: Mapping[str, Entry]) -> dict[str, Any]:
     return {"files": list(numbers), "entries": bodies}
 
 
+def entry(result: Result, outcome: Outcome) -> Entry:
+    """What a result of `outcome` says, resting on nothing yet."""
+    return Entry(
+        verdict=str(result.verdict),
+        reason=result.judgement.reason,
+        killed_by=result.killed_by,
+        python=outcome.python,
+        executable="",
+        surroundings="",
+        files={},
+    )
+
+
 def update(project: Project, outcome: Outcome, basis: Basis) -> None:
     """Replace the entries of the mutations that `outcome` ran; all others stay, those of a replay beside it too.
 
@@ -123,11 +136,8 @@ def update(project: Project, outcome: Outcome, basis: Basis) -> None:
     with _alone(project):
         entries = load(project)
         for result in outcome.results:
-            entries[result.mutation.id] = Entry(
-                verdict=str(result.verdict),
-                reason=result.judgement.reason,
-                killed_by=result.killed_by,
-                python=outcome.python,
+            entries[result.mutation.id] = replace(
+                entry(result, outcome),
                 executable=basis.around.executable,
                 surroundings=basis.around.digest,
                 files=basis.files[result.mutation.id],

@@ -38,6 +38,8 @@ from lastbus.proof.verdict import (
 
 PATIENCE: Final = 3.0
 """How much longer than its limit a run may take when it is alone, before it counts as hanging."""
+EARLIER: Final = "an earlier verdict that still holds"
+"""What every report says of a verdict for which nothing was run."""
 SUSPICION: Final = 2
 """How often a kill is repeated if the verdict before it was another."""
 RED_BASELINE: Final = 3

@@ -15,7 +15,7 @@ from importlib import metadata
 from typing import Any, Final
 
 from lastbus.proof.mutation import Mutation
-from lastbus.proof.replay import Result
+from lastbus.proof.replay import EARLIER, Result
 from lastbus.proof.report.account import Account
 from lastbus.proof.verdict import Verdict
 
@@ -96,11 +96,15 @@ def _mutant(result: Result, source: str) -> dict[str, Any]:
         "replacement": mutation.edits[0].new,
         "location": _location(mutation, source),
         "status": status_of(result),
-        "statusReason": f"{result.verdict}: {reason}" if reason else str(result.verdict),
+        "statusReason": ": ".join(filter(None, [_word(result), reason])),
         "coveredBy": list(mutation.killers),
         "killedBy": sorted(result.killed_by),
         "duration": round(result.seconds * 1000),
     }
+
+
+def _word(result: Result) -> str:
+    return f"{result.verdict} ({EARLIER})" if result.reused else str(result.verdict)
 
 
 def _description(mutation: Mutation) -> str:

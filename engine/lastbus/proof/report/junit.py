@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from lastbus.proof.mutation import Mutation
-from lastbus.proof.replay import Result
+from lastbus.proof.replay import EARLIER, Result
 from lastbus.proof.report.account import Account
 from lastbus.proof.verdict import INVALID, OVERDUE
 
@@ -23,7 +23,7 @@ _NO_XML: Final = re.compile(r"[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010f
 def junit(account: Account) -> str:
     """The account as JUnit XML: a suite per folder of mutations; a red baseline is a suite of errors.
 
-    Keeps: MUT-63.
+    Keeps: MUT-60, MUT-63.
     """
     root = ET.Element("testsuites", name=_text(account.name))
     red = account.outcome.baseline.red
@@ -36,7 +36,9 @@ def junit(account: Account) -> str:
         suite = ET.SubElement(root, "testsuite", name=_text(group))
         for result in account.outcome.results:
             if result.mutation.group == group:
-                _case(suite, group, result.mutation.id, result.seconds, _fault(result), result.mutation)
+                case = _case(suite, group, result.mutation.id, result.seconds, _fault(result), result.mutation)
+                if result.reused:
+                    ET.SubElement(case, "system-out").text = EARLIER
         _count(suite)
     _add_up(root, list(root))
     ET.indent(root)
@@ -62,7 +64,7 @@ def _case(
     seconds: float,
     fault: tuple[str, str, str] | None,
     mutation: Mutation | None = None,
-) -> None:
+) -> ET.Element:
     case = ET.SubElement(suite, "testcase", classname=_text(group), name=_text(name), time=f"{seconds:.3f}")
     if mutation is not None:
         case.set("file", _text(mutation.source))
@@ -71,6 +73,7 @@ def _case(
         first = (reason.strip().splitlines() or [""])[0]
         told = ET.SubElement(case, word, type=_text(verdict), message=_text(f"{verdict}: {first}"))
         told.text = _text("\n".join([reason.strip(), *_about(mutation)]))
+    return case
 
 
 def _about(mutation: Mutation | None) -> Sequence[str]:

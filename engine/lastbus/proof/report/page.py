@@ -22,7 +22,7 @@ from markupsafe import Markup, escape
 from lastbus.proof.config import Project
 from lastbus.proof.ledger import Evidence, Row
 from lastbus.proof.mutation import Mutation
-from lastbus.proof.replay import Result
+from lastbus.proof.replay import EARLIER, Result
 from lastbus.proof.report.account import Account
 from lastbus.proof.verdict import INVALID, OVERDUE
 
@@ -167,7 +167,7 @@ def _trials(account: Account) -> Iterator[Trial]:
 
 def _said(result: Result, python: str) -> str:
     if result.reused:
-        return "an earlier verdict that still holds"
+        return EARLIER
     differed = f"; two looks differed ({result.disagreement})" if result.disagreement else ""
     return f"{result.seconds:.2f} s on Python {python}{differed}"
 

@@ -10,7 +10,7 @@ from lastbus.proof.replay import Outcome, Result
 def to_json(outcome: Outcome) -> dict[str, Any]:
     """The outcome as plain data; every count in it is computed from its results.
 
-    Keeps: MUT-08, MUT-11.
+    Keeps: MUT-08, MUT-11, MUT-60.
     """
     baseline = outcome.baseline
     return {
@@ -43,6 +43,7 @@ def _result(result: Result) -> dict[str, Any]:
         "killed_by": {killer: list(ids) for killer, ids in result.killed_by.items()},
         "reason": result.judgement.reason,
         "how": result.how,
+        "reused": result.reused,
         "disagreement": result.disagreement,
         "seconds": round(result.seconds, 3),
     }

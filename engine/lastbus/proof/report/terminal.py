@@ -5,17 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from lastbus.proof.ledger import Ledger, Row
-from lastbus.proof.replay import Outcome, Result
+from lastbus.proof.replay import EARLIER, Outcome, Result
 
 
 def result_line(result: Result) -> str:
     """One result on one line; what is not as expected says why and where, and two looks that differ are told.
 
-    Keeps: MUT-27.
+    Keeps: MUT-27, MUT-60.
     """
     line = f"{result.verdict:<16} {result.mutation.id}"
     if result.disagreement:
         line += f" ({result.disagreement}: the isolated verdict counts)"
+    if result.reused:
+        line += f" ({EARLIER})"
     if result.mutation.canary and result.as_expected:
         return f"{line} (canary, as expected)"
     if result.as_expected:
