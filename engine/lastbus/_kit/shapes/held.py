@@ -171,8 +171,13 @@ async def beside_an_unarmed_stranger(closing: Closing) -> None:
         def note(self, _: object) -> None:
             """Wakes nobody."""
 
-    closing.add_done_callback(Idle().note)
+    idle = Idle()
+    closing.add_done_callback(idle.note)
     await patiently(closing)
+    assert idle.finished.done()
+    assert not idle.pending[0].done()
+    assert idle.queue.empty()
+    assert not idle.event.is_set()
 
 
 @shape("incomplete", "incomplete")
@@ -186,5 +191,11 @@ async def beside_a_stranger_that_raises(closing: Closing) -> None:
         def __call__(self, _: object) -> None:
             """Wakes nobody."""
 
-    closing.add_done_callback(Touchy())
+    touchy = Touchy()
+    closing.add_done_callback(touchy)
     await patiently(closing)
+    try:
+        vars(touchy)
+    except ValueError:
+        return
+    raise AssertionError("its attributes can be read")
