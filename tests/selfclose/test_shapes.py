@@ -110,6 +110,16 @@ def test_what_is_newer_than_the_oldest_python_is_known_by_what_it_wakes() -> Non
 
 
 @pytest.mark.usefixtures("newest")
+@pytest.mark.guarantee("SELF-26")
+async def test_what_as_completed_makes_of_a_future_is_looked_at(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(asyncio, "as_completed", list)
+
+    made: Any = selfclose._kinds()[Iterator].sample()
+
+    assert [type(each) for each in made] == [asyncio.Future]
+
+
+@pytest.mark.usefixtures("newest")
 @pytest.mark.guarantee("SELF-16")
 @pytest.mark.parametrize(
     ("tasks", "is_awaited", "word"),
@@ -153,6 +163,14 @@ async def test_a_callback_that_holds_itself_is_opened_once() -> None:
     closing.add_done_callback(callback)
 
     assert wake_verdict(closing, []).word == "clean"
+
+
+@pytest.mark.guarantee("SELF-13")
+async def test_a_caller_that_wakes_itself_is_no_find() -> None:
+    closing = asyncio.get_running_loop().create_future()
+    closing.add_done_callback(lambda _: closing)
+
+    assert wake_verdict(closing, [closing]).word == "clean"
 
 
 @pytest.mark.guarantee("SELF-13")
