@@ -249,6 +249,8 @@ class Factory:
         self.count -= 1
         if self.error is not None:
             raise self.error
+        if self.returns is not None:
+            coro.close()
         return self.returns
 
 
@@ -273,6 +275,27 @@ async def test_a_delivery_for_which_the_loop_makes_no_task_costs_only_itself(
     [message] = errors(caplog)
     assert event.event_id in message
     assert unlucky in message
+
+
+@pytest.mark.guarantee("CAP-29")
+async def test_a_task_that_the_loop_returns_for_two_deliveries_frees_the_slots_of_both(
+    backend: Backend, gate: Gate, recorder: Recorder
+) -> None:
+    bus = backend.make_bus(max_pending_callbacks=2)
+    await bus.register_handler("job", gate.hold)
+    await bus.publish("job")
+    await gate.has_entered()
+    [twice] = bus._pending_tasks
+    asyncio.get_running_loop().set_task_factory(Factory(1, returns=twice))
+
+    try:
+        await bus.publish("job")
+        gate.open()
+        await settled(bus)
+    finally:
+        asyncio.get_running_loop().set_task_factory(None)
+
+    assert bus._slots.taken == 0
 
 
 @pytest.mark.guarantee("CAP-29", "CAP-25")

@@ -170,7 +170,8 @@ class Dispatcher:
 
         Keeps: CAP-03, CAP-04, CAP-08, DISP-01, DISP-03, DISP-12, MEM-05.
         """
-        label = self._pending.pop(task)
+        # A factory may return the task of another delivery: that ends for both, and is let go of only once.
+        label = self._pending.pop(task, ("?", "?"))
         self._slots.give_back()
         error = None if task.cancelled() else task.exception()
         if error is not None:
