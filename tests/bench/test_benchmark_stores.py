@@ -54,3 +54,4 @@ def test_the_janitor_is_measured_until_nothing_dead_is_left(capsys: pytest.Captu
 
     assert {each["section"] for each in figures} == {"janitor, 300 dead entries"}
     assert all(each["value"] > 0 for each in figures if each["unit"] == "us")
+    assert [each["note"].partition(" of ")[0].isdigit() for each in figures if each["unit"] == "calls"] == [True]

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
+from lastbus._backends.redis.janitor import PORTION
 from lastbus._close.selfclose import wake_verdict
-from lastbus._kit.bench import closing, publishing
+from lastbus._kit.bench import closing, publishing, stores
 from lastbus._kit.bench.cost import Unusable
 from lastbus.memory import InMemoryEventBus
 
@@ -93,3 +94,18 @@ async def test_publishing_is_measured_beside_the_one_command_that_it_sends(is_ba
 async def test_a_bus_that_sends_no_one_command_cannot_be_compared(bus: Any, words: str) -> None:
     with pytest.raises(Unusable, match=words):
         await publishing._sample(lambda: bus, 7, True)()
+
+
+async def test_the_janitor_is_measured_beside_as_many_calls_of_a_script_that_changes_nothing() -> None:
+    told: list[tuple[Any, ...]] = []
+
+    class Server:
+        async def command(self, *words: Any) -> int:
+            told.append(words)
+            return 3 if words == ("SLOWLOG", "LEN") else 0
+
+    assert await stores._slow_calls_of_nothing(Server(), dead=5 * PORTION) == 3
+
+    assert told[0] == ("SLOWLOG", "RESET")
+    assert [words[0] for words in told[1:]] == ["EVAL"] * 5 + ["SLOWLOG"]
+    assert f"{stores.STEPS * PORTION} do" in told[1][1]
