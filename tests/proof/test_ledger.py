@@ -51,6 +51,15 @@ def test_four_places_and_a_kill_are_pinned(pinned):
     assert [one.name for one in row.tests] == ["test_add_gives_the_sum"]
 
 
+@pytest.mark.guarantee("MUT-21")
+def test_what_is_unpinned_is_named_and_what_is_declared_is_not(pinned):
+    assert [row.statement.id for row in ledger.read(pinned.project).unpinned] == ["SUM-02"]
+
+    pinned.write("docs/sum.md", DOCS + "\nDeclared: it is a small shop.\n")
+
+    assert ledger.read(pinned.project).unpinned == []
+
+
 @pytest.mark.guarantee("MUT-09")
 def test_a_guarantee_that_no_mutation_breaks_is_unpinned(sample):
     assert "no mutation breaks it" in reasons(sample)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from types import SimpleNamespace
 
 import pytest
 
@@ -40,15 +41,14 @@ code
 def read(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The texts that are read, in order; what was read before does not count."""
     read: list[str] = []
-    parse = ast.parse
 
     def noted(text: str) -> ast.Module:
         read.append(text)
-        return parse(text)
+        return ast.parse(text)
 
     monkeypatch.setattr(meaning, "_known_function", meaning._function)
     monkeypatch.setattr(meaning, "_module", noted)
-    monkeypatch.setattr(meaning.ast, "parse", noted)
+    monkeypatch.setattr(meaning, "ast", SimpleNamespace(**{**vars(ast), "parse": noted}))
     return read
 
 
