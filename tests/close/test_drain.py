@@ -122,7 +122,7 @@ async def test_where_nothing_is_stuck_nothing_is_waited_for() -> None:
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -1, True, "5"], ids=repr)
 def test_a_bound_that_is_none_is_refused(bad: object) -> None:
-    with pytest.raises(ValueError, match="close_timeout"):
+    with pytest.raises(ValueError, match=r"^close_timeout "):
         state.CloseState(close_timeout=bad)  # type: ignore[arg-type]
 
 

@@ -59,7 +59,7 @@ def break_step(rig: Rig, error: BaseException | None) -> None:
 @pytest.mark.guarantee("CLOSE-84")
 async def test_kind_and_error_of_the_last_teardown_are_recorded_together() -> None:
     rig = Rig(close_timeout=30)
-    pairs = []
+    pairs = [(rig._teardown_error_kind, rig._teardown_task_error)]
     boom = ValueError("boom")
 
     break_step(rig, boom)
@@ -81,7 +81,7 @@ async def test_kind_and_error_of_the_last_teardown_are_recorded_together() -> No
     pairs.append((rig._teardown_error_kind, rig._teardown_task_error))
 
     assert outcomes == [INCOMPLETE, INCOMPLETE, RETURNED]
-    assert pairs == [("ValueError", boom), ("cancelled", None), (None, None)]
+    assert pairs == [(None, None), ("ValueError", boom), ("cancelled", None), (None, None)]
     assert (rig.state, rig.calls) == (State(True, "OK", False, 3), ONCE)
 
 

@@ -7,6 +7,8 @@ closed, with the guard and without it.
 from __future__ import annotations
 
 import asyncio
+import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -171,6 +173,74 @@ async def test_a_caller_that_wakes_itself_is_no_find() -> None:
     closing.add_done_callback(lambda _: closing)
 
     assert wake_verdict(closing, [closing]).word == "clean"
+
+
+@pytest.mark.guarantee("SELF-13")
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
+async def test_what_was_met_before_hides_nothing_that_is_woken_beside_it(is_first: bool) -> None:
+    loop = asyncio.get_running_loop()
+    closing, handler = loop.create_future(), loop.create_future()
+    callbacks = [lambda _: closing, handler.set_result]
+    for callback in callbacks if is_first else reversed(callbacks):
+        closing.add_done_callback(callback)
+
+    assert wake_verdict(closing, [handler]).word == "in-graph"
+
+
+class Fleeting(asyncio.Event):
+    """An event that says anew, whenever it is asked, by whom it is awaited."""
+
+    def __init__(self, make: Callable[[], object]) -> None:
+        super().__init__()
+        self.make = make
+
+    @property
+    def _waiters(self) -> Any:
+        return [self.make()]
+
+    @_waiters.setter
+    def _waiters(self, value: Any) -> None:
+        """What the class itself puts there is forgotten."""
+
+
+def a_future_for(handler: asyncio.Future[Any]) -> Callable[[], object]:
+    def make() -> object:
+        future = asyncio.get_running_loop().create_future()
+        future.add_done_callback(handler.set_result)
+        return future
+
+    return make
+
+
+def a_function_for(handler: asyncio.Future[Any]) -> Callable[[], object]:
+    return lambda: lambda: handler
+
+
+@pytest.mark.guarantee("SELF-13")
+@pytest.mark.parametrize("maker", [a_future_for, a_function_for])
+async def test_what_is_made_only_to_be_looked_at_is_never_taken_for_what_was_there_before(
+    maker: Callable[[asyncio.Future[Any]], Callable[[], object]],
+) -> None:
+    loop = asyncio.get_running_loop()
+    closing, handlers = loop.create_future(), [loop.create_future() for _ in range(50)]
+    events = [Fleeting(maker(handler)) for handler in handlers]
+    for event in events:
+        closing.add_done_callback(functools.partial(event.is_set))
+
+    assert [wake_verdict(closing, [handler]).word for handler in handlers] == ["in-graph"] * 50
+
+
+@pytest.mark.guarantee("SELF-17")
+@pytest.mark.parametrize("is_first", [True, False], ids=["first", "last"])
+async def test_a_stranger_that_leaves_nothing_open_takes_no_doubt_about_another_away(is_first: bool) -> None:
+    loop = asyncio.get_running_loop()
+    closing, over = loop.create_future(), loop.create_future()
+    over.set_result(None)
+    gates = [held.Gate(loop.create_future()), held.Gate(over)]
+    for gate in gates if is_first else reversed(gates):
+        closing.add_done_callback(gate.open)
+
+    assert wake_verdict(closing, []).word == "incomplete"
 
 
 @pytest.mark.guarantee("SELF-13")
