@@ -23,6 +23,7 @@ from lastbus.testing import ManualClock
 from tests._backends.sqlalchemy import opened
 
 ROWS = "FROM generate_series(1, 5000) n"
+FEW_ROWS = "FROM generate_series(1, 500) n"
 CROWD = f"""
 INSERT INTO events
     SELECT 'e' || n, 't' || n % 500, n, json_build_object(
@@ -108,7 +109,7 @@ async def test_a_bite_is_no_larger_when_the_planner_joins_by_nested_loops(postgr
     async with opened(create_async_engine(postgres_url)) as engine:
         await SqlalchemyEventBus(engine).ensure_tables()
         async with engine.begin() as connection:
-            await connection.execute(text(f"INSERT INTO events SELECT 'e' || n, 't', n, '', 0 {ROWS}"))
+            await connection.execute(text(f"INSERT INTO events SELECT 'e' || n, 't', n, '', 0 {FEW_ROWS}"))
             for setting in planner:
                 await connection.execute(text(f"SET LOCAL {setting} = off"))
 
