@@ -124,18 +124,22 @@ async def test_what_as_completed_makes_of_a_future_is_looked_at(monkeypatch: pyt
 @pytest.mark.usefixtures("newest")
 @pytest.mark.guarantee("SELF-16")
 @pytest.mark.parametrize(
-    ("tasks", "is_awaited", "word"),
-    [({"a task"}, False, "incomplete"), ({"a task"}, True, "clean"), (set(), False, "clean")],
+    ("tasks", "is_awaited", "verdict"),
+    [
+        ({"a task"}, False, ("incomplete", "a Group whose tasks nobody waits for yet")),
+        ({"a task"}, True, ("clean", "")),
+        (set(), False, ("clean", "")),
+    ],
     ids=["nobody-waits-yet", "somebody-waits", "it-has-no-tasks"],
 )
 async def test_a_group_whose_tasks_nobody_waits_for_yet_says_nothing_of_who_will(
-    tasks: set[Any], is_awaited: bool, word: str, monkeypatch: pytest.MonkeyPatch
+    tasks: set[Any], is_awaited: bool, verdict: tuple[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(selfclose.KINDS, Group, selfclose._kinds()[Group])
     closing = asyncio.get_running_loop().create_future()
     closing.add_done_callback(Group(tasks, asyncio.Future() if is_awaited else None).end)
 
-    assert wake_verdict(closing, []).word == word
+    assert wake_verdict(closing, []) == verdict
 
 
 @pytest.mark.guarantee("SELF-13", "SELF-14")

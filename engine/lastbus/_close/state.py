@@ -78,7 +78,7 @@ class CloseState:
         self._teardown_task_error: BaseException | None = None
         self._pending_tasks: dict[Future[Any], tuple[str, str]] = {}
         self._listeners: list[Task[Any]] = []
-        self._outstanding_step = "nothing"
+        self._outstanding_step = "the start of the teardown"
         self._owner_context = contextvars.copy_context()
 
     def _limit(self) -> float:
