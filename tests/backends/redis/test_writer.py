@@ -20,6 +20,7 @@ from lastbus._settings import PRUNE_ON_WRITE_OFF
 from lastbus.redis import RedisEventStorage, RedisEventWriter, event_index_pruned_metrics
 from lastbus.testing import ManualClock, Recorder
 from tests._backends.redis import RedisBackend
+from tests.backends.redis.server import clients, comes_down_to
 from tests.contract.waiting import hears, settled
 
 EVENTS = [
@@ -225,6 +226,21 @@ async def test_a_subscription_that_is_deleted_leaves_no_key(redis: RedisBackend,
     assert writer.delete_subscription("s:1") is True
     assert writer.delete_subscription("s:1") is False
     assert await raw.scan(redis.prefix) == set()
+
+
+async def test_a_closed_writer_leaves_no_connection_at_the_server_and_connects_again(own_server: RedisServer) -> None:
+    watch = RedisConnection(own_server.url)
+    before = await clients(watch)
+
+    with RedisEventWriter(own_server.url) as writer:
+        writer.store_event(Event("t"))
+        assert await clients(watch) > before
+    assert await comes_down_to(before, watch)
+
+    writer.store_event(Event("t"))
+    writer.close()
+    assert await comes_down_to(before, watch)
+    await watch.aclose()
 
 
 # -- housekeeping -----------------------------------------------------------------------------------------------
