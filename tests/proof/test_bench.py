@@ -92,6 +92,16 @@ def main_says(argv: list[str]) -> None:
     assert left.value.code == 0
 
 
+def test_every_way_is_a_line_with_its_figures(monkeypatch, capsys):
+    monkeypatch.setattr(run, "bench", lambda *_: stands())
+    main_says(["bench", "replay"])
+    lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+
+    assert ["naive", "0.00", "s", "1000.0", "ms", "1.0", "1.0", "100/100"] in lines
+    assert ["warm", "1.00", "s", "50.0", "ms", "20.0", "16.7", "100/100"] in lines
+    assert [line[-1] for line in lines if line[:1] == ["floor"]] == ["-"]
+
+
 def test_on_a_terminal_it_is_a_table(monkeypatch, capsys):
     monkeypatch.setattr(run, "bench", lambda *_: stands())
     monkeypatch.setattr(sys.stdout, "isatty", lambda: True)
