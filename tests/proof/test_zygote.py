@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 from _pytest.assertion import rewrite
 
-from lastbus.proof.zygote import place, recorder, swap
+from lastbus.proof.zygote import place, recorder, serve, swap
 from lastbus.proof.zygote.swap import Ran
 
 ENGINE = Path(place.__file__).parents[3]
@@ -114,6 +114,60 @@ def test_a_service_that_is_not_known_yet_is_asked_for_and_its_answer_is_taken_aw
 )
 def test_a_report_says_what_crashed(longrepr, message):
     assert recorder._message(SimpleNamespace(longrepr=longrepr)) == message
+
+
+class Told:
+    """A line to the parent that remembers what was said."""
+
+    def __init__(self) -> None:
+        self.events: list[dict[str, Any]] = []
+
+    def send(self, event: str, **facts: Any) -> None:
+        self.events.append({"event": event, **facts})
+
+
+@pytest.mark.guarantee("MUT-05")
+@pytest.mark.parametrize(
+    ("said", "kind"),
+    [
+        ("ImportError while loading conftest 'tests/conftest.py'.\nE   no till", "import"),
+        ("E   ImportError: no module named till", "import"),
+        ("ERROR: unrecognized arguments: --till", "collect"),
+    ],
+)
+def test_what_pytest_says_in_words_alone_is_told_as_what_broke(tmp_path, said, kind):
+    (tmp_path / "log").write_text("x" * 600 + said + "\n")
+    told: Any = Told()
+
+    serve.finish({"log": str(tmp_path / "log"), "tell_modules": False}, told, 4, collected=False)
+
+    broken, finished = told.events
+    assert (broken["event"], broken["kind"], broken["where"]) == ("broken", kind, "pytest")
+    assert broken["message"].endswith(said)
+    assert len(broken["message"]) <= 600
+    assert finished == {"event": "finish", "code": 4, "modules": []}
+
+
+@pytest.mark.guarantee("MUT-05")
+@pytest.mark.parametrize(("code", "collected"), [(1, True), (0, False), (5, False)])
+def test_a_run_that_collected_or_had_nothing_to_collect_is_not_broken(tmp_path, code, collected):
+    told: Any = Told()
+
+    serve.finish({"log": "no such log", "tell_modules": True, "purge": []}, told, code, collected)
+
+    (finished,) = told.events
+    assert "json" in finished["modules"]
+
+
+def test_where_nothing_can_be_forked_one_run_takes_place_in_the_process_itself(monkeypatch):
+    ran: list[dict[str, Any]] = []
+    monkeypatch.setattr(serve, "run_tests", lambda command, wire: ran.append(command))
+    parent: Any = SimpleNamespace(commands=lambda: iter([{"do": "run"}, {"do": "more"}]), wire=Told())
+
+    serve.serve_once(parent)
+
+    assert ran == [{"do": "run"}]
+    assert parent.wire.events == [{"event": "forked", "pid": os.getpid()}]
 
 
 # -- which functions ran while the tests were imported -----------------------------------------------------------
