@@ -14,7 +14,7 @@ from lastbus.testing import ManualClock, Recorder, everyone_blocked
 
 PATIENCE_SECONDS: Final = 1.0
 """How long a test waits, with nothing to do for anybody, for what must come; only a broken bus makes it that long."""
-BUSY_SECONDS_MAX: Final = 4.0
+BUSY_SECONDS_MAX: Final = 9.0
 """How long a test waits while others have something to do: they may go round in circles."""
 OWN_FILES: Final = 1
 """How many files a loop watches by itself: the one by which threads wake it."""
