@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from pathlib import Path
 
 import pytest
 
 from lastbus import cli
-from lastbus._kit.shapes import versions
+from lastbus._close import selfclose
+from lastbus._kit.shapes import play, versions
 from lastbus._kit.shapes.versions import Column
 
 PAGE = Path("docs/SHAPES.md")
@@ -105,6 +107,16 @@ def test_what_cannot_be_played_or_read_is_told_and_ends_with_2(
 ) -> None:
     assert shapes(*argv) == 2
     assert "no-such" in capsys.readouterr().err
+
+
+async def test_a_wait_that_nobody_ends_is_broken_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def for_ever(closing: object) -> None:
+        await asyncio.get_running_loop().create_future()
+
+    monkeypatch.setattr(play, "BOUND_SECONDS", 0.01)
+
+    with pytest.raises(asyncio.CancelledError):
+        await asyncio.wait_for(play.ask(selfclose, for_ever, by_handler=True), 10)
 
 
 def test_an_interpreter_that_breaks_off_is_told_with_its_last_words(tmp_path: Path) -> None:

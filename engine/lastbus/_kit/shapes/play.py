@@ -39,6 +39,9 @@ class Guard(Protocol):
 SETTLED = 5
 """Turns of the loop after which whoever waits has begun to: the deepest shape needs three."""
 
+BOUND_SECONDS = 3.0
+"""After so long nobody will wake whoever still waits; a play takes a few turns of the loop."""
+
 
 def closes_soon(close: Callable[[], Awaitable[Any]]) -> Closing:
     """A task that calls `close()` when whoever waits for it has begun to.
@@ -65,7 +68,9 @@ async def ask(guard: Guard, wait: Wait, by_handler: bool) -> str:
 
     closing = closes_soon(close)
     waiting = loop.create_task(wait(closing))
+    bound = loop.call_later(BOUND_SECONDS, waiting.cancel, f"nobody has woken it: {wait.__doc__}")
     await waiting
+    bound.cancel()
     held.set()
     await bystander
     return str(await closing)
