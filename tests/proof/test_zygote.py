@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import gc
 import json
+import linecache
 import os
 import subprocess
 import sys
@@ -18,7 +19,7 @@ from typing import Any
 import pytest
 from _pytest.assertion import rewrite
 
-from lastbus.proof.zygote import place, recorder, serve, swap
+from lastbus.proof.zygote import place, recorder, serve, swap, warm
 from lastbus.proof.zygote.swap import Ran
 
 ENGINE = Path(place.__file__).parents[3]
@@ -157,6 +158,25 @@ def test_a_run_that_collected_or_had_nothing_to_collect_is_not_broken(tmp_path, 
 
     (finished,) = told.events
     assert "json" in finished["modules"]
+
+
+def test_what_tracebacks_will_show_is_read_before_the_fork(tmp_path):
+    file = tmp_path / "shown.py"
+    file.write_text("x = 1\n")
+
+    warm._have_lines_ready([str(file)])
+
+    assert linecache.cache[str(file)][2] == ["x = 1\n"]
+
+
+@pytest.mark.guarantee("MUT-05")
+def test_a_warm_run_says_that_it_is_over():
+    told: Any = Told()
+    run: Any = SimpleNamespace(command={"log": "", "tell_modules": False}, parent=SimpleNamespace(wire=told))
+
+    warm._finish(run, 1)
+
+    assert told.events == [{"event": "finish", "code": 1, "modules": []}]
 
 
 def test_where_nothing_can_be_forked_one_run_takes_place_in_the_process_itself(monkeypatch):
