@@ -40,6 +40,7 @@ class Parent:
         os.close(null)
         os.dup2(2, 1)
         self.alarm = -1
+        self._unread = b""
 
     def be_ready_to_fork(self) -> None:
         """Adopt what children leave behind, and hear when one of them ends.
@@ -55,16 +56,19 @@ class Parent:
 
     def commands(self) -> Iterator[Command]:
         """What the parent asks for, until it goes."""
-        # Unbuffered: `_wait` looks at the same descriptor for its end.
-        line = b""
         while True:
-            byte = os.read(self.commands_fd, 1)
-            if byte == b"":
-                return
-            line += byte
-            if byte == b"\n":
+            line, ended, rest = self._unread.partition(b"\n")
+            if ended:
+                self._unread = rest
                 yield json.loads(line)
-                line = b""
+            elif not self._hear():
+                return
+
+    def _hear(self) -> bool:
+        """Read what the parent has written meanwhile; False if it is gone."""
+        heard = os.read(self.commands_fd, 65536)
+        self._unread += heard
+        return heard != b""
 
     def fork(self) -> bool:
         """Fork a child in a session of its own; True in the child. Here, wait for its end and leave nothing of it.
@@ -95,7 +99,7 @@ class Parent:
             ready, _, _ = select.select([self.commands_fd, self.alarm], [], [])
             if self.alarm in ready:
                 os.read(self.alarm, 512)
-            elif os.read(self.commands_fd, 1) == b"":  # The parent is gone: nobody will ask for this result.
+            elif not self._hear():  # The parent is gone: nobody will ask for this result.
                 sweep(pid)
                 os._exit(1)
 
