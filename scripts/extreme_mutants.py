@@ -41,7 +41,7 @@ ROOMS = {
     "engine/lastbus/__main__.py": ("tests/proof/test_cli.py",),
     "engine/lastbus/_bus.py": ("tests/contract",),
     "engine/lastbus/_clock.py": ("tests/contract",),
-    "engine/lastbus/_errors.py": ("tests/contract",),
+    "engine/lastbus/_errors.py": ("tests/contract", "tests/services/test_strategy.py"),
     "engine/lastbus/_factory.py": ("tests/contract/test_factory.py",),
     "engine/lastbus/_settings.py": ("tests/model/test_settings.py", "tests/kit/test_settings_page.py"),
     "engine/lastbus/_tasks.py": ("tests/contract",),
