@@ -19,7 +19,7 @@ class Slots:
     def __init__(self, limit: int | None) -> None:
         self.limit = limit
         self.taken = 0
-        self.heir: Callable[[], bool] = nobody
+        self.heir: Callable[[], bool] = lambda: False
         """Asked first when a slot becomes free: True if it uses the slot, which then stays taken."""
         self._waiting: deque[asyncio.Future[None]] = deque()
 
@@ -80,11 +80,6 @@ class Slots:
         waiting, self._waiting = self._waiting, deque()
         for place in waiting:
             fail(place, error())
-
-
-def nobody() -> bool:
-    """No heir."""
-    return False
 
 
 def fail(future: asyncio.Future[Any], error: BaseException) -> None:
