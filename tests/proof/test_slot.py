@@ -1,0 +1,90 @@
+"""A slot and its processes: which are asked for what, and that all of them end with it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from lastbus.proof.errors import RunnerError
+from lastbus.proof.runner import Slot
+from tests.proof.sample import Sample
+
+
+class Played:
+    """A process that only notes what becomes of it."""
+
+    alive = True
+
+    def __init__(self, unfit: str = "") -> None:
+        self.notes: list[Any] = []
+        self.unfit = unfit
+
+    def send(self, command: Mapping[str, Any]) -> None:
+        self.notes.append(command)
+
+    def until(self, event: str, seconds: float) -> Mapping[str, Any]:
+        return {"event": event, "unfit": self.unfit, "modules": ["json"]}
+
+    def stop(self) -> None:
+        self.notes.append("stopped")
+
+    def end(self) -> None:
+        self.notes.append("ended")
+
+
+def slot_of(sample: Sample, tmp_path: Path, isolated: bool = False, **processes: Played) -> Slot:
+    (tmp_path / "work").mkdir()
+    slot = Slot(sample.project, tmp_path / "work", 0, sys.executable, isolated)
+    slot._processes.update(processes)  # type: ignore[arg-type]
+    slot.cold = ""
+    return slot
+
+
+@pytest.mark.guarantee("MUT-15")
+def test_all_processes_of_a_slot_are_stopped_with_it_and_none_is_started_after_that(sample, tmp_path):
+    warm, fresh = Played(), Played()
+    slot = slot_of(sample, tmp_path, warm=warm, fresh=fresh)
+
+    slot.stop()
+
+    assert (warm.notes, fresh.notes) == (["stopped"], ["stopped"])
+    warm.alive = False
+    with pytest.raises(RunnerError, match="stopped"):
+        slot.start()
+
+
+@pytest.mark.guarantee("MUT-22")
+def test_modules_are_imported_by_the_warm_process_and_by_the_next_fresh_one(sample, tmp_path):
+    warm, fresh = Played(), Played()
+    slot = slot_of(sample, tmp_path, warm=warm, fresh=fresh)
+
+    slot.preload(["json", "shop"])
+
+    assert warm.notes == [{"do": "preload", "modules": ["json", "shop"]}]
+    assert fresh.notes == ["ended"]
+    assert list(slot._processes) == ["warm"]
+    assert (slot._modules, slot.cold) == (["json"], "")
+
+
+@pytest.mark.guarantee("MUT-22")
+def test_a_warm_process_that_its_imports_made_unfit_is_done_without(sample, tmp_path):
+    warm = Played("a thread runs: till")
+    slot = slot_of(sample, tmp_path, warm=warm)
+
+    slot.preload(["till"])
+
+    assert (slot.cold, warm.notes[-1], slot._processes) == ("a thread runs: till", "ended", {})
+
+
+@pytest.mark.guarantee("MUT-22")
+def test_where_every_run_is_isolated_nothing_is_imported_ahead(sample, tmp_path):
+    fresh = Played()
+    slot = slot_of(sample, tmp_path, isolated=True, fresh=fresh)
+
+    slot.preload(["json"])
+
+    assert (fresh.notes, slot._modules) == ([], [])
