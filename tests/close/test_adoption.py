@@ -103,6 +103,14 @@ class Vain(asyncio.Task):  # type: ignore[type-arg]
 async def test_a_task_that_is_refused_is_cancelled_on_its_own_loop(is_elsewhere: bool) -> None:
     elsewhere = asyncio.new_event_loop()
     made: list[asyncio.Task[Any]] = []
+    calls: list[Any] = []
+    call_in = elsewhere.call_soon_threadsafe
+
+    def noted(*call: Any, **options: Any) -> asyncio.Handle:
+        calls.append(call)
+        return call_in(*call, **options)
+
+    elsewhere.call_soon_threadsafe = noted  # type: ignore[method-assign]
 
     def make(loop: asyncio.AbstractEventLoop, coro: Any) -> Any:
         waits = asyncio.Event().wait()
@@ -116,6 +124,7 @@ async def test_a_task_that_is_refused_is_cancelled_on_its_own_loop(is_elsewhere:
 
     assert refused == Outcome("raised", "teardown-spawn-failed")
     assert made[0].cancelled()
+    assert len(calls) == int(is_elsewhere)
 
 
 async def test_the_teardown_runs_in_the_context_in_which_the_bus_was_built() -> None:
