@@ -127,6 +127,20 @@ async def test_a_deadline_names_what_is_still_out(kind: str, step: str) -> None:
     assert rig._outstanding_step == "nothing"
 
 
+async def test_a_deadline_before_the_first_step_says_that_the_start_is_out() -> None:
+    rig, may_end = Rig(), asyncio.Event()
+    with factory(lambda loop, coro: asyncio.Task(may_end.wait(), loop=loop)):
+        future = rig.request_close()
+
+    with pytest.raises(CloseTimeout) as caught:
+        await rig.close(timeout=0)
+
+    may_end.set()
+    assert text_of(caught.value).startswith("still out after 0 s: the start of the teardown; ")
+    await asyncio.wait({future}, timeout=2)
+    assert await closed(rig) == RETURNED
+
+
 @pytest.mark.guarantee("CLOSE-13")
 @pytest.mark.parametrize(("on_overdue", "verb"), [("release", "left to finish and recorded"), ("cancel", "cancelled")])
 async def test_a_handler_that_is_overdue_is_named_with_its_event_the_bound_and_what_becomes_of_it(
