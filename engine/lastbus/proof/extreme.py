@@ -15,7 +15,7 @@ from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from pathlib import PurePosixPath
-from typing import Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from lastbus.proof.accepted import Mutant
 from lastbus.proof.citations import definitions
@@ -89,15 +89,17 @@ def _is_idle(statement: ast.stmt) -> bool:
 def emptied(text: str, node: Function) -> tuple[str, str]:
     """The function as it stands in `text`, and the same without its body. A generator stays one.
 
+    The docstring stays too: it is seen from outside, so that without it the function could not be swapped.
     Keeps: MUT-71.
     """
     lines = text.splitlines(keepends=True)
-    first = node.body[0]
+    first: Any = node.body[0 if ast.get_docstring(node, clean=False) is None else 1]
     start, end = node.lineno - 1, node.end_lineno or node.lineno
+    line = min([first.lineno, *(decorator.lineno for decorator in getattr(first, "decorator_list", ()))]) - 1
     old = "".join(lines[start:end])
-    head = "".join(lines[start : first.lineno - 1])
-    # Columns of a tree count bytes.
-    before = lines[first.lineno - 1].encode("utf-8")[: first.col_offset].decode("utf-8")
+    head = "".join(lines[start:line])
+    # Columns of a tree count bytes; a decorator stands where its function does.
+    before = lines[line].encode("utf-8")[: first.col_offset].decode("utf-8")
     body = "return; yield" if _is_generator(node) else "return None"
     return old.rstrip("\n"), f"{head}{before}{body}"
 
