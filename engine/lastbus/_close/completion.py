@@ -9,8 +9,8 @@ import asyncio
 
 from lastbus._close.adoption import Adoption
 from lastbus._close.refusal import refusal
-from lastbus._close.state import Future, is_future
-from lastbus._errors import CloseTimeout
+from lastbus._close.state import Future, Task, is_future, is_task
+from lastbus._errors import CloseError, CloseTimeout
 from lastbus._model.numbers import check_optional_seconds
 
 
@@ -27,8 +27,8 @@ class Completion(Adoption):
         A call for which a handler of this bus waits is refused without any effect: `self-close`; where that cannot be
         seen, `wake-graph-incomplete`, `self-close-budget` or `unsupported-runtime`. Call `request_close()` there.
 
-        Keeps: CAP-12, CAP-14, CAP-15, CAP-16, CAP-17, CAP-31, CLOSE-46, CLOSE-78, CLOSE-80, RES-MEM, RES-R1, RES-R4,
-        RES-R12a', RES-R15a, RES-T1, RES-T2.3, RES-T2.6, RES-TIMER, SELF-35.
+        Keeps: CAP-12, CAP-14, CAP-15, CAP-16, CAP-17, CAP-31, CLOSE-46, CLOSE-78, CLOSE-80, CLOSE-92, RES-MEM, RES-R1,
+        RES-R4, RES-R12a', RES-R15a, RES-T1, RES-T2.3, RES-T2.6, RES-TIMER, SELF-35.
         """
         limit = check_optional_seconds("timeout", timeout)
         Completion._refuse_from_inside(self)
@@ -36,19 +36,37 @@ class Completion(Adoption):
         if not Future.done(future) and not await _ended_in_time(future, limit):
             assert limit is not None
             raise CloseTimeout(limit, self._outstanding_step)
+        if Future.cancelled(future):
+            await self._outlast(limit)
+            return
         error = Future.exception(future)
         if error is not None:
             raise error
 
+    async def _outlast(self, limit: float | None) -> None:
+        """Wait for the teardown itself: somebody has cancelled the future that all share, as `asyncio.wait_for` does.
+
+        A teardown that reached its end has nothing outstanding.
+
+        Keeps: CLOSE-92.
+        """
+        task = self._teardown_task
+        if task is not None and is_task(task) and not Task.done(task) and not await _ended_in_time(task, limit):
+            assert limit is not None
+            raise CloseTimeout(limit, self._outstanding_step)
+        if self._outstanding_step != "nothing":
+            raise CloseError("teardown-incomplete", f"it did not get past {self._outstanding_step}; call close() again")
+
     def _refuse_from_inside(self) -> None:
         """Refuse, before any effect, a call for which a handler waits; whatever cannot be seen is bounded by the drain.
 
-        An idle bus is not asked, nor one whose close has an outcome: there is nothing to wait for.
+        An idle bus is not asked, nor one whose close has an outcome: there is nothing to wait for. A future that was
+        cancelled is none.
 
-        Keeps: SELF-02, SELF-10, SELF-11, SELF-25, SELF-31, SELF-34, RES-T2.1, RES-T2.4, RES-T2.5.
+        Keeps: CLOSE-92, SELF-02, SELF-10, SELF-11, SELF-25, SELF-31, SELF-34, RES-T2.1, RES-T2.4, RES-T2.5.
         """
         field = self._close_future
-        if field is not None and is_future(field) and Future.done(field):
+        if field is not None and is_future(field) and Future.done(field) and not Future.cancelled(field):
             return
         in_flight = self._in_flight()
         error = refusal(self._is_inside_dispatch(), in_flight) if in_flight else None
