@@ -277,16 +277,17 @@ def test_a_lack_exits_3_with_its_text(monkeypatch: pytest.MonkeyPatch, capsys: p
     assert "pyenv install" in capsys.readouterr().err
 
 
-def test_arguments_after_the_verb_are_passed_through(
+def test_arguments_after_the_verb_are_passed_through_and_count_last(
     monkeypatch: pytest.MonkeyPatch, commands: list[list[str]], tmp_path: Path
 ) -> None:
     monkeypatch.setattr(gate, "ROOT", tmp_path)
     monkeypatch.setattr(gate, "find_interpreters", lambda: ALL)
     monkeypatch.setattr(gate, "ready_venv", lambda root, found: Path("/v"))
-    gate.main(["prove", "--fail-fast"])
+    monkeypatch.setattr(gate, "cores", lambda: 3)
+    gate.main(["prove", "--jobs", "1"])
     gate.main(["test", "-e", "py312", "--", "-k", "close"])
     assert commands == [
-        ["/v/bin/lastbus", "prove", "--fail-fast"],
+        ["/v/bin/lastbus", "prove", "--jobs", "6", "--jobs", "1"],
         ["/v/bin/tox", "run", "-e", "py312", "--", "-k", "close"],
     ]
 
