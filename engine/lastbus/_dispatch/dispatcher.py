@@ -170,9 +170,9 @@ class Dispatcher:
 
         Keeps: CAP-03, CAP-04, CAP-08, DISP-01, DISP-03, DISP-12, MEM-05.
         """
-        # A factory may return the task of another delivery: that ends for both, and is let go of only once.
-        label = self._pending.pop(task, ("?", "?"))
+        label = self._pending.pop(task, None)
         self._slots.give_back()
         error = None if task.cancelled() else task.exception()
-        if error is not None:
+        # A loop's factory may return one task for two deliveries: its end is told once.
+        if error is not None and label is not None:
             logger.error("event %s in handler %s: the delivery itself broke", *label, exc_info=error)
