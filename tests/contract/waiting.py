@@ -12,9 +12,11 @@ from weakref import WeakKeyDictionary
 from lastbus import BaseBus, Event
 from lastbus.testing import ManualClock, Recorder, everyone_blocked
 
-PATIENCE_SECONDS: Final = 1.0
+PATIENCE_SECONDS: Final = 3.0
 """How long a test waits, with nothing to do for anybody, for what must come; only a broken bus makes it that long."""
-BUSY_SECONDS_MAX: Final = 9.0
+HANDLER_SECONDS: Final = 10.0
+"""How long a handler of a test may have nothing to do: its marks and claims may go over a slow link."""
+BUSY_SECONDS_MAX: Final = 7.0
 """How long a test waits while others have something to do: they may go round in circles."""
 OWN_FILES: Final = 1
 """How many files a loop watches by itself: the one by which threads wake it."""
@@ -25,7 +27,8 @@ GLANCE_SECONDS: Final = 0.001
 async def settled(bus: BaseBus) -> None:
     """Return when no handler of `bus` runs, and none is about to."""
     while bus._pending_tasks:
-        assert await soon(lambda: not bus._pending_tasks), f"still running: {list(bus._pending_tasks.values())}"
+        done = await soon(lambda: not bus._pending_tasks, HANDLER_SECONDS)
+        assert done, f"still running: {list(bus._pending_tasks.values())}"
         await asyncio.sleep(0)
 
 
