@@ -14,8 +14,6 @@ from lastbus.testing import ManualClock, Recorder, everyone_blocked
 
 PATIENCE_SECONDS: Final = 3.0
 """How long a test waits, with nothing to do for anybody, for what must come; only a broken bus makes it that long."""
-HANDLER_SECONDS: Final = 10.0
-"""How long a handler of a test may have nothing to do: its marks and claims may go over a slow link."""
 BUSY_SECONDS_MAX: Final = 7.0
 """How long a test waits while others have something to do: they may go round in circles."""
 OWN_FILES: Final = 1
@@ -24,10 +22,10 @@ GLANCE_SECONDS: Final = 0.001
 """How long a loop sleeps between two looks: what a thread changes does not wake it."""
 
 
-async def settled(bus: BaseBus) -> None:
+async def settled(bus: BaseBus, seconds: float = PATIENCE_SECONDS) -> None:
     """Return when no handler of `bus` runs, and none is about to."""
     while bus._pending_tasks:
-        done = await soon(lambda: not bus._pending_tasks, HANDLER_SECONDS)
+        done = await soon(lambda: not bus._pending_tasks, seconds)
         assert done, f"still running: {list(bus._pending_tasks.values())}"
         await asyncio.sleep(0)
 

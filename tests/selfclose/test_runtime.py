@@ -84,8 +84,9 @@ def test_each_kind_is_read_by_the_books_that_it_keeps() -> None:
 async def test_what_is_looked_at_is_of_the_kind_itself() -> None:
     samples = {known: kind.sample() for known, kind in selfclose._kinds().items()}
 
+    # On Python 3.10 the runner of the tests has a kind of task of its own.
+    assert samples.pop(asyncio.Task) is asyncio.current_task()
     assert [known for known, sample in samples.items() if type(sample) is not known] == []
-    assert samples[asyncio.Task] is asyncio.current_task()
 
 
 @pytest.mark.guarantee("SELF-26")

@@ -302,7 +302,7 @@ async def test_a_slow_link_costs_time(
 
         assert (await asyncio.wait_for(recorder.has_heard(2), 9))[1].event_id == event_id
         await asyncio.wait_for(wild.has_heard(2), 9)
-        await settled(there)
+        await settled(there, seconds=9)
         link.delay_seconds = 0
         assert [each.data["n"] for each in recorder.events] == [each.data["n"] for each in wild.events] == [0, 1]
         assert caplog.records == []
