@@ -32,6 +32,7 @@ ROOMS = {
     "engine/lastbus/_close": BUS,
     "engine/lastbus/_dispatch": BUS,
     "engine/lastbus/_model": ("tests/model", "tests/property"),
+    "engine/lastbus/_owners": ("tests/owners",),
     "engine/lastbus/_ports": ("tests/contract", "tests/model"),
     "engine/lastbus/_backends/memory": ("tests/contract",),
     "engine/lastbus/_backends/redis": ("tests/backends/redis", "tests/contract", "tests/services"),

@@ -10,6 +10,7 @@ import pytest
 from lastbus import CloseError, CloseTimeout
 from lastbus.testing import everyone_blocked
 from tests.close.rig import Outcome, Rig, closed
+from tests.contract.waiting import is_over
 
 pytestmark = pytest.mark.usefixtures("hygiene")
 
@@ -141,6 +142,28 @@ async def test_a_caller_keeps_its_deadline_when_the_shared_future_was_cancelled(
     with pytest.raises(CloseTimeout, match="running handlers"):
         await rig.close(timeout=0)
 
+    may_end.set()
+    assert await closed(rig) == Outcome("returned")
+
+
+@pytest.mark.guarantee("CLOSE-92")
+async def test_a_deadline_does_not_begin_anew_when_the_shared_future_is_cancelled(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    rig = Rig(close_timeout=300)
+    may_end = asyncio.Event()
+    rig.run("event", may_end.wait)
+    waiting = asyncio.ensure_future(rig.close(timeout=60))
+    await everyone_blocked()
+    loop = asyncio.get_running_loop()
+    now = loop.time()
+
+    monkeypatch.setattr(loop, "time", lambda: now + 61)
+    rig.request_close().cancel()
+
+    assert await is_over(waiting, seconds=0.5)
+    with pytest.raises(CloseTimeout, match="running handlers"):
+        await waiting
     may_end.set()
     assert await closed(rig) == Outcome("returned")
 

@@ -23,7 +23,10 @@ def test_a_kill_has_a_word():
 LIES = {
     "verdict": ("def judge(", 'def judge(*_):\n    return Judgement(Verdict.KILLED, "so it says")\n\n\ndef judged('),
     "zygote/recorder": ("outcome=report.outcome", 'outcome="failed"'),
-    "process": ("broken=notes.broken", "broken=[]"),
+    "process": (
+        "reports=notes.reports",
+        'reports=[__import__("dataclasses").replace(one, outcome="failed") for one in notes.reports]',
+    ),
 }
 
 

@@ -33,25 +33,27 @@ class Completion(Adoption):
         limit = check_optional_seconds("timeout", timeout)
         Completion._refuse_from_inside(self)
         future = Completion.request_close(self)
+        deadline = None if limit is None else asyncio.get_running_loop().time() + limit
         if not Future.done(future) and not await _ended_in_time(future, limit):
             assert limit is not None
             raise CloseTimeout(limit, self._outstanding_step)
         if Future.cancelled(future):
-            await self._outlast(limit)
+            await Completion._outlast(self, limit, deadline)
             return
         error = Future.exception(future)
         if error is not None:
             raise error
 
-    async def _outlast(self, limit: float | None) -> None:
+    async def _outlast(self, limit: float | None, deadline: float | None) -> None:
         """Wait for the teardown itself: somebody has cancelled the future that all share, as `asyncio.wait_for` does.
 
-        A teardown that reached its end has nothing outstanding.
+        The caller's `limit` still ends at its `deadline`. A teardown that reached its end has nothing outstanding.
 
         Keeps: CLOSE-92.
         """
         task = self._teardown_task
-        if task is not None and is_task(task) and not Task.done(task) and not await _ended_in_time(task, limit):
+        left = None if deadline is None else max(0.0, deadline - asyncio.get_running_loop().time())
+        if task is not None and is_task(task) and not Task.done(task) and not await _ended_in_time(task, left):
             assert limit is not None
             raise CloseTimeout(limit, self._outstanding_step)
         if self._outstanding_step != "nothing":
