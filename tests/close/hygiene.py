@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import os
 from collections.abc import AsyncIterator, Iterator
 from contextlib import contextmanager
 from typing import Any, Final
@@ -12,23 +13,22 @@ import pytest
 
 from lastbus.testing import everyone_blocked
 
-SET_ASIDE_BY_PYTHON: Final = 1000
-"""Some versions of Python set a few hundred objects aside as they start; a program sets aside far more."""
+IMPORTER: Final = os.getpid()
+"""The process that imported this module; a child that was forked from it has another number."""
 
 
 @contextmanager
 def only_this_test_is_collected() -> Iterator[None]:
     """Inside the block, collecting and looking for who refers to what sees only what was made in it.
 
-    A process that was forked to run a few tests has all that it inherited set aside already, and keeps it so: to
-    collect that would cost more than the tests.
+    A process that was forked to run a few tests keeps what it inherited set aside afterwards: to collect that would
+    cost more than the tests, and so would asking how much is set aside, which Python counts each time.
     """
-    is_set_aside = gc.get_freeze_count() > SET_ASIDE_BY_PYTHON
     gc.freeze()
     try:
         yield
     finally:
-        if not is_set_aside:
+        if os.getpid() == IMPORTER:
             gc.unfreeze()
 
 

@@ -19,6 +19,8 @@ from lastbus.proof.copies import Copy
 from lastbus.proof.notes import Limits, Notes
 from lastbus.proof.services import Services
 from lastbus.proof.verdict import How, Run
+from lastbus.proof.zygote.place import Command
+from lastbus.proof.zygote.recorder import Wire
 
 _WARM = "_lastbus_zygote.warm"
 IN_WARM = f"{_WARM!r} in __import__('sys').modules"
@@ -31,6 +33,25 @@ PLAIN = (
 """Arguments for a session of pytest inside a test of pytest."""
 _ALONE = threading.Lock()
 """Several slots share the modules of this process."""
+
+
+class Here:
+    """The line to a parent that asks for some runs; the child that is forked for one is this very process."""
+
+    def __init__(self, wire: Wire, *commands: Command) -> None:
+        self.wire = wire
+        self._commands = commands
+
+    def commands(self) -> Iterator[Command]:
+        """What is asked for."""
+        yield from self._commands
+
+    def fork(self) -> bool:
+        """Go on as the child."""
+        return True
+
+    def leave(self) -> None:
+        """There is more to this process than the child."""
 
 
 class Inside:

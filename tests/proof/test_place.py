@@ -54,6 +54,24 @@ def test_a_mutated_run_writes_no_bytecode(tmp_path, bytecode):
     assert os.environ["PYTHONDONTWRITEBYTECODE"] == ("" if bytecode else "1")
 
 
+@pytest.mark.guarantee("MUT-17")
+def test_what_a_run_writes_for_itself_goes_to_a_folder_of_its_own(tmp_path):
+    place.settle_in(command(tmp_path))
+
+    assert tempfile.gettempdir() == os.environ["TMPDIR"] == str(tmp_path)
+
+
+@pytest.mark.guarantee("MUT-17")
+def test_the_files_of_the_project_that_were_imported_are_known(tmp_path, monkeypatch):
+    (tmp_path / "placed_sample.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    importlib.import_module("placed_sample")
+
+    assert place.imported_below(str(tmp_path)) == {str(tmp_path / "placed_sample.py")}
+    assert place.imported_below(str(tmp_path)[:-1]) == frozenset()
+    del sys.modules["placed_sample"]
+
+
 @pytest.mark.guarantee("MUT-22")
 def test_modules_are_imported_ahead_in_the_order_in_which_they_were_imported():
     names = place.importable([])

@@ -89,17 +89,24 @@ def test_an_interpreter_that_is_none_is_named(tmp_path):
         Process(str(tmp_path / "no-such-python"), "fresh", tmp_path, tmp_path / "log", dict).start()
 
 
-@pytest.mark.guarantee("MUT-22")
-@pytest.mark.parametrize(
-    ("answer", "is_fit"),
-    [(event("preloaded", unfit=""), True), (event("preloaded", unfit="a thread"), False), ("exit", False)],
-    ids=["fit", "unfit", "gone"],
-)
-def test_a_process_that_is_unfit_after_its_imports_says_so(process, answer, is_fit):
-    one = process(f"say '{READY}'; read command; say '{{\"event\": \"chatter\"}}'; {answer}; read command")
-    one.start()
+def test_a_process_may_be_told_what_to_do_before_it_is_ready(process):
+    one = process(f"say '{READY}'; read command; {event('chatter')}; {event('prepared', unfit='')}; read command")
+    one.launch()
+    one.send({})
 
-    assert one.preload(["shop"]) is is_fit
+    assert one.ready() == "3.99"
+    assert one.until("prepared", 10.0) == {"event": "prepared", "unfit": ""}
+
+
+@pytest.mark.guarantee("MUT-15")
+def test_a_process_that_is_not_ready_yet_is_not_waited_for_when_it_is_stopped(process):
+    one = process("exec sleep 60")
+    one.launch()
+    child = one._child
+
+    one.stop()
+
+    assert child.returncode == -signal.SIGKILL
 
 
 @pytest.mark.guarantee("MUT-05")

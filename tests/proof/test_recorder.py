@@ -85,6 +85,15 @@ def test_the_clock_of_pytest_timeout_does_not_run(record):
     assert reports(record(text, "-p", "timeout", "-o", "timeout_method=signal")) == PASSED
 
 
+def test_a_traceback_begins_where_the_test_does(record, capsys):
+    told = record("def test_one():\n    try:\n        1 / 0\n    except ZeroDivisionError:\n        assert not 1\n")
+    said = capsys.readouterr().out
+
+    assert reports(told)[1] == ("call", False, "failed")
+    assert "_pytest" not in said
+    assert "ZeroDivisionError" in said
+
+
 @pytest.mark.guarantee("MUT-28")
 def test_a_service_is_named_when_its_fixture_is_set_up(record, monkeypatch):
     monkeypatch.setenv("TILL", "own")

@@ -10,14 +10,19 @@ from typing import Any
 import pytest
 
 from lastbus.proof.errors import RunnerError
+from lastbus.proof.notes import Limits, Notes
 from lastbus.proof.runner import Slot
-from tests.proof.sample import Sample
+from lastbus.proof.verdict import How, Run
+from tests.proof.sample import ADD, Sample
+
+LIMITS = Limits(startup=20.0, of={})
 
 
 class Played:
     """A process that only notes what becomes of it."""
 
     alive = True
+    version = ""
 
     def __init__(self, unfit: str = "") -> None:
         self.notes: list[Any] = []
@@ -28,6 +33,14 @@ class Played:
 
     def until(self, event: str, seconds: float) -> Mapping[str, Any]:
         return {"event": event, "unfit": self.unfit, "modules": ["json"]}
+
+    def ready(self) -> str:
+        self.version = "3.99"
+        return self.version
+
+    def run(self, command: Mapping[str, Any], *_: object) -> tuple[Run, Notes]:
+        self.notes.append("run")
+        return Run(), Notes()
 
     def stop(self) -> None:
         self.notes.append("stopped")
@@ -57,8 +70,23 @@ def test_all_processes_of_a_slot_are_stopped_with_it_and_none_is_started_after_t
         slot.start()
 
 
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> list[Played]:
+    """The processes that a slot has launched."""
+    made: list[Played] = []
+
+    def launch(slot: Slot, how: How) -> Played:
+        slot._drop(how)
+        made.append(Played())
+        slot._processes[how] = made[-1]  # type: ignore[assignment]
+        return made[-1]
+
+    monkeypatch.setattr(Slot, "_launch", launch)
+    return made
+
+
 @pytest.mark.guarantee("MUT-22")
-def test_modules_are_imported_by_the_warm_process_and_by_the_next_fresh_one(sample, tmp_path):
+def test_modules_are_imported_by_the_warm_process_and_by_the_next_fresh_one(sample, tmp_path, launched):
     warm, fresh = Played(), Played()
     slot = slot_of(sample, tmp_path, warm=warm, fresh=fresh)
 
@@ -66,18 +94,34 @@ def test_modules_are_imported_by_the_warm_process_and_by_the_next_fresh_one(samp
 
     assert warm.notes == [{"do": "preload", "modules": ["json", "shop"]}]
     assert fresh.notes == ["ended"]
-    assert list(slot._processes) == ["warm"]
+    assert [note["modules"] for note in launched[0].notes] == [["json", "shop"]]
+    assert launched[0].version == ""  # Nobody has waited for it.
     assert (slot._modules, slot.cold) == (["json"], "")
 
 
 @pytest.mark.guarantee("MUT-22")
-def test_a_warm_process_that_its_imports_made_unfit_is_done_without(sample, tmp_path):
+@pytest.mark.parametrize(("unfit", "how"), [("", "fresh"), ("a thread runs: till", "isolated")], ids=["fit", "unfit"])
+def test_a_fresh_process_that_its_imports_made_unfit_is_done_without(sample, tmp_path, launched, unfit, how):
+    fresh = Played(unfit)
+    slot = slot_of(sample, tmp_path, fresh=fresh)
+
+    runs = [slot.run([ADD], LIMITS, how="fresh")[0].how for _ in range(2)]
+
+    assert runs == [how, how]
+    assert fresh.notes == (["ended"] if unfit else ["run", "run"])
+    slot.cold = "not asked to collect"
+    slot.preload(["json"])
+    assert ("fresh" in slot._processes) is not bool(unfit)
+
+
+@pytest.mark.guarantee("MUT-22")
+def test_a_warm_process_that_its_imports_made_unfit_is_done_without(sample, tmp_path, launched):
     warm = Played("a thread runs: till")
     slot = slot_of(sample, tmp_path, warm=warm)
 
     slot.preload(["till"])
 
-    assert (slot.cold, warm.notes[-1], slot._processes) == ("a thread runs: till", "ended", {})
+    assert (slot.cold, warm.notes[-1], list(slot._processes)) == ("a thread runs: till", "ended", ["fresh"])
 
 
 @pytest.mark.guarantee("MUT-22")

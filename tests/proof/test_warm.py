@@ -17,10 +17,11 @@ from lastbus.proof import runner
 from lastbus.proof.notes import Limits, Notes
 from lastbus.proof.runner import Slot
 from lastbus.proof.verdict import Report, Run
+from lastbus.proof.zygote import forked as forked_module
 from lastbus.proof.zygote import warm
 from lastbus.proof.zygote.recorder import Recorder, Wire
 from lastbus.proof.zygote.swap import Ran
-from tests.proof.inside import PLAIN
+from tests.proof.inside import PLAIN, Here
 from tests.proof.sample import ADD, CODE, FULL, HAS_SUBTESTS, PYPROJECT, TESTS, Sample, shop
 
 LIMITS = Limits(startup=20.0, of={}, default=20.0)
@@ -229,20 +230,6 @@ def test_what_a_run_leaves_behind_is_not_there_in_the_next(sample, tmp_path):
     assert [report.outcome for run in runs for report in run.reports] == ["passed"] * 6
 
 
-class Here:
-    """The line to a parent that asks for one run; the child that is forked for it is this very process."""
-
-    def __init__(self, wire: Wire, command: dict[str, Any]) -> None:
-        self.wire = wire
-        self.command = command
-
-    def commands(self) -> Iterator[dict[str, Any]]:
-        yield self.command
-
-    def fork(self) -> bool:
-        return True
-
-
 Forked = Callable[..., list[tuple[str, str]]]
 
 
@@ -250,7 +237,7 @@ Forked = Callable[..., list[tuple[str, str]]]
 def forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forked]:
     """Collect a module, become the child that runs some of its tests, and return the outcomes of their calls."""
     for name in ("redirect", "settle_in"):
-        monkeypatch.setattr(warm, name, lambda _: None)
+        monkeypatch.setattr(forked_module, name, lambda _: None)
     monkeypatch.setattr(warm, "gc", SimpleNamespace(collect=int, freeze=int))
     wire = os.open(tmp_path / "wire", os.O_RDWR | os.O_CREAT)
 
@@ -266,6 +253,7 @@ def forked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Forked]:
             "keep": keep,
             "services": {},
             "log": "",
+            "tell_modules": False,
         }
         recorder = Recorder(Wire(wire), [f"test_one.py::test_{name}" for name in ("one", "two")], {}, str(tmp_path))
         parent: Any = Here(recorder.wire, command)
@@ -317,6 +305,13 @@ class Played:
 
     def start(self) -> str:
         return "3.99.0"
+
+    version = "3.99"
+
+    def launch(self) -> None: ...
+
+    def ready(self) -> str:
+        return self.version
 
     def send(self, command: object) -> None: ...
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 from _pytest.assertion import rewrite
 
-from lastbus.proof.zygote import place, recorder, serve, swap, warm
+from lastbus.proof.zygote import isolated, place, recorder, serve, swap, warm
 from lastbus.proof.zygote.swap import Ran
 
 ENGINE = Path(place.__file__).parents[3]
@@ -169,22 +169,12 @@ def test_what_tracebacks_will_show_is_read_before_the_fork(tmp_path):
     assert linecache.cache[str(file)][2] == ["x = 1\n"]
 
 
-@pytest.mark.guarantee("MUT-05")
-def test_a_warm_run_says_that_it_is_over():
-    told: Any = Told()
-    run: Any = SimpleNamespace(command={"log": "", "tell_modules": False}, parent=SimpleNamespace(wire=told))
-
-    warm._finish(run, 1)
-
-    assert told.events == [{"event": "finish", "code": 1, "modules": []}]
-
-
 def test_where_nothing_can_be_forked_one_run_takes_place_in_the_process_itself(monkeypatch):
     ran: list[dict[str, Any]] = []
-    monkeypatch.setattr(serve, "run_tests", lambda command, wire: ran.append(command))
+    monkeypatch.setattr(isolated, "run_tests", lambda command, wire: ran.append(command))
     parent: Any = SimpleNamespace(commands=lambda: iter([{"do": "run"}, {"do": "more"}]), wire=Told())
 
-    serve.serve_once(parent)
+    isolated.serve_once(parent)
 
     assert ran == [{"do": "run"}]
     assert parent.wire.events == [{"event": "forked", "pid": os.getpid()}]

@@ -11,7 +11,7 @@ import os
 import signal
 import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -40,6 +40,9 @@ class Process:
         self._boot_log = boot_log
         self._child: subprocess.Popen[bytes] | None = None
         self._running: int | None = None
+        self._busy = False
+        self.version = ""
+        """Of its Python, once it has told."""
 
     @property
     def alive(self) -> bool:
@@ -47,7 +50,12 @@ class Process:
         return self._child is not None and self._child.poll() is None
 
     def start(self) -> str:
-        """Start it and tell its version of Python; `UsageError` if the interpreter cannot run pytest.
+        """`launch` and wait until it is `ready`."""
+        self.launch()
+        return self.ready()
+
+    def launch(self) -> None:
+        """Start it, and wait for nothing: it may be told already what to do. `UsageError` if there is no interpreter.
 
         Keeps: MUT-11, MUT-31.
         """
@@ -66,12 +74,19 @@ class Process:
                 raise UsageError(f"cannot start {self._python}: {error}") from error
         assert self._child.stdout is not None
         self._events = Events(self._child.stdout)
+
+    def ready(self) -> str:
+        """Its version of Python, once it has imported pytest; `UsageError` if it cannot.
+
+        Keeps: MUT-31.
+        """
         ready = self._events.next(time.monotonic() + BOOT_SECONDS)
         if ready is None or ready["event"] != "ready":
             words = self._boot_log.read_text(errors="replace").strip().splitlines()
             self.end()
             raise UsageError(f"{self._python} cannot run pytest ({words[-1] if words else 'it said nothing'})")
-        return str(ready["python"])
+        self.version = str(ready["python"])
+        return self.version
 
     def until(self, event: str, seconds: float) -> Mapping[str, Any] | None:
         """The next `event`, whatever else is said before it; None if it does not come."""
@@ -81,22 +96,15 @@ class Process:
                 return news
         return None
 
-    def preload(self, modules: Sequence[str]) -> bool:
-        """Have `modules` imported; False if that left the process unfit to fork.
-
-        Keeps: MUT-22.
-        """
-        self.send({"do": "preload", "modules": list(modules)})
-        said = self.until("preloaded", BOOT_SECONDS)
-        return said is not None and not said["unfit"]
-
     def run(self, command: Mapping[str, Any], limits: Limits, patience: float) -> tuple[Run, Notes]:
         """Run what `command` says under `limits`; never raises for what the tests do."""
+        self._busy = True
         self.send(command)
         began = time.monotonic()
         watch = Watch(limits, patience, began)
         notes = Notes()
         stopped = not self._follow(notes, watch, began)
+        self._busy = False
         run = Run(
             reports=notes.reports,
             broken=notes.broken,
@@ -151,7 +159,7 @@ class Process:
             kill_group(running)
         child = self._child
         if child is not None:
-            self._finish(child)
+            self._finish(child, idle=running is None and not self._busy)
 
     def end(self) -> None:
         """`stop`, and let go of the pipes: only when no other thread uses it any more."""
@@ -160,8 +168,10 @@ class Process:
         if child is not None and child.stdout is not None:
             child.stdout.close()
 
-    def _finish(self, child: subprocess.Popen[bytes]) -> None:
+    def _finish(self, child: subprocess.Popen[bytes], idle: bool) -> None:
         assert child.stdin is not None
+        if idle:  # No run is there to be swept up after; it may be in the middle of its imports.
+            kill_group(child.pid)
         with contextlib.suppress(OSError):
             child.stdin.close()
         try:

@@ -33,8 +33,9 @@ ARGS: Final = ("-p", "no:cacheprovider", "--tb=native", "-q")
 class Slot:
     """One copy of the tree and the processes that run tests in it, one run at a time.
 
-    A run is *warm* (forked from a process that has collected the tests), *fresh* (forked from one that has imported
-    what tests need from elsewhere, never the project), or *isolated* (in a new interpreter that nobody has used).
+    A run is *warm* (forked from a process that has collected the tests), *fresh* (forked from one where pytest is set
+    up, and which has imported what tests need from elsewhere, never the project), or *isolated* (in a new interpreter
+    that nobody has used).
     """
 
     def __init__(
@@ -62,6 +63,9 @@ class Slot:
         self.version = ""
         self.cold = "not asked to collect"
         """Why no run is warm; empty once the warm process waits for mutations."""
+        self._unprepared = ""
+        """Why no run is fresh; empty until that is known."""
+        self._wanted: list[str] = []
         self.boot_seconds = 0.0
         self._scratch.mkdir()
         # Servers that give up root must be able to reach their data below here.
@@ -88,6 +92,7 @@ class Slot:
             self.cold = "every run is isolated"
             return
         began = time.monotonic()
+        self._wanted = list(tests)
         process = self._process("warm")
         process.send(self._command(tests, bytecode=True))
         self._await_warm(process, COLLECT_SECONDS)
@@ -113,7 +118,8 @@ class Slot:
         if self._isolated:
             return
         self._modules = list(modules)
-        self._drop("fresh")  # The next one starts with them.
+        if not self._unprepared:
+            self._prepare(self._wanted)  # It gets ready while the first mutations are tried.
         if not self.cold:
             self._processes["warm"].send({"do": "preload", "modules": self._modules})
             self._await_warm(self._processes["warm"], BOOT_SECONDS)
@@ -129,8 +135,8 @@ class Slot:
     ) -> tuple[Run, Notes]:
         """Run `tests` in the copy and tell what happened; never raises for what they do.
 
-        `how` is a wish: what cannot run warm runs fresh. `bytecode` lets the run leave .pyc files in the copy and name
-        the modules it used: right for the tree as it is, wrong for a mutated one.
+        `how` is a wish: what cannot run warm runs fresh, and what cannot run fresh isolated. `bytecode` lets the run
+        leave .pyc files in the copy and name the modules it used: right for the tree as it is, wrong for a mutated one.
         Keeps: MUT-23.
         """
         if self._isolated:
@@ -141,7 +147,11 @@ class Slot:
                 self.cold = "the warm process died"  # The copy is mutated now: too late to collect again.
             if not notes.refused:
                 return run, notes
-        return self._run(tests, limits, patience, bytecode, "fresh" if how == "warm" else how, mutated)
+        if how != "isolated" and self._is_prepared(tests):
+            run, notes = self._run(tests, limits, patience, bytecode, "fresh", mutated)
+            if not notes.refused:
+                return run, notes
+        return self._run(tests, limits, patience, bytecode, "isolated", mutated)
 
     def _run(
         self, tests: Sequence[str], limits: Limits, patience: float, bytecode: bool, how: How, mutated: Sequence[str]
@@ -159,21 +169,51 @@ class Slot:
         Keeps: MUT-11, MUT-15.
         """
         process = self._processes.get(how)
-        if process is not None and process.alive:
-            return process
+        if process is None or not process.alive:
+            process = self._launch(how)
+            self.version = process.ready()
+        return process
+
+    def _launch(self, how: How) -> Process:
         if self._stopped:
             raise RunnerError("stopped")
         self._drop(how)
-        mode = "warm" if how == "warm" else "fresh" if self._forks else "once"
         process = self._processes[how] = Process(
-            self._python, mode, self.root, self._log.with_suffix(f".{how}"), self._services.lend
+            self._python,
+            how if self._forks else "once",
+            self.root,
+            self._log.with_suffix(f".{how}"),
+            self._services.lend,
         )
-        self.version = process.start()
-        if how == "fresh" and self._modules and not process.preload(self._modules):
-            self._modules = []
-            self._drop(how)
-            return self._process(how)
+        process.launch()
         return process
+
+    def _prepare(self, tests: Sequence[str]) -> Process:
+        """Have a process set pytest up for the files of `tests` and import what they will need; wait for nothing.
+
+        Keeps: MUT-22.
+        """
+        process = self._launch("fresh")
+        process.send({**self._command(tests, bytecode=True), "modules": self._modules})
+        return process
+
+    def _is_prepared(self, tests: Sequence[str]) -> bool:
+        """Whether runs can be forked from the fresh process, which is started if need be.
+
+        Keeps: MUT-22.
+        """
+        if self._unprepared:
+            return False
+        process = self._processes.get("fresh")
+        if process is None or not process.alive:
+            process = self._prepare(self._wanted or tests)
+        if not process.version:
+            self.version = process.ready()
+            said = process.until("prepared", BOOT_SECONDS)
+            self._unprepared = "the preparing process ended" if said is None else said["unfit"]
+            if self._unprepared:
+                self._drop("fresh")
+        return not self._unprepared
 
     def _drop(self, how: How) -> None:
         process = self._processes.pop(how, None)

@@ -52,8 +52,7 @@ def settle_in(command: Command) -> None:
 
     Keeps: MUT-17.
     """
-    os.environ["TMPDIR"] = command["tmp"]  # What a killed run leaves there goes with the copies.
-    tempfile.tempdir = None
+    os.environ["TMPDIR"] = tempfile.tempdir = command["tmp"]  # What a killed run leaves there goes with the copies.
     sys.dont_write_bytecode = not command["bytecode"]
     if not command["bytecode"]:
         os.environ["PYTHONDONTWRITEBYTECODE"] = "1"
@@ -74,6 +73,15 @@ def importable(roots: list[str]) -> list[str]:
         if spec is not None and spec.name == name and _foreign(spec.origin, roots):
             names.append(name)
     return names
+
+
+def imported_below(root: str) -> frozenset[str]:
+    """The files of the project at `root` that this process has imported.
+
+    Keeps: MUT-17.
+    """
+    files = [getattr(module, "__file__", None) for module in list(sys.modules.values())]
+    return frozenset(file for file in files if file and _inside(file, (root + os.sep,)))
 
 
 def _is_ours(name: str) -> bool:

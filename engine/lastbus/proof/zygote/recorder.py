@@ -105,6 +105,15 @@ class Recorder:
             seconds=report.duration,
         )
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_makereport(self, item: pytest.Item, call: pytest.CallInfo[Any]) -> None:
+        """A traceback begins where the test's own file does: what pytest did before is the same in every run.
+
+        To format it all would take as long as many a test.
+        """
+        if call.excinfo is not None:
+            call.excinfo.traceback = call.excinfo.traceback.cut(path=item.path)
+
     def pytest_exception_interact(self, call: Any, report: Any) -> None:
         if isinstance(report, pytest.CollectReport):
             kind = "import" if _while_importing(call.excinfo.value) else "collect"

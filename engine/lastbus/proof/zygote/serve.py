@@ -20,8 +20,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from .place import Command, importable, preload, redirect, unfit, use_copy
-from .recorder import Recorder, Wire
+from .place import Command, importable
+from .recorder import Wire
 
 PRIVATE_FD = 32
 PR_SET_PDEATHSIG = 1
@@ -87,6 +87,10 @@ class Parent:
         self.wire.send("exit", status=status)
         return False
 
+    def leave(self) -> None:
+        """End a child that `fork` made, without a word."""
+        os._exit(0)
+
     def _wait(self, pid: int) -> int:
         """The exit status of `pid`; if the parent goes first, kill the child and leave.
 
@@ -146,17 +150,6 @@ def _prctl(option: int, value: int) -> None:
         ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
 
 
-def run_tests(command: Command, wire: Wire) -> None:
-    """Import the copy anew and run the tests that `command` keeps, in this process, which is used up afterwards."""
-    redirect(command["log"])
-    use_copy(command)
-    recorder = Recorder(wire, command["keep"], command["services"], command["tmp"])
-    args = ["-W", "ignore::pytest.PytestAssertRewriteWarning", *command["args"], *command["files"]]
-    sys.argv = ["pytest", *args]
-    code = int(pytest.main(args, plugins=[recorder]))
-    finish(command, wire, code, recorder.collected)
-
-
 def finish(command: Command, wire: Wire, code: int, collected: bool) -> None:
     """Say that the run is over, and what kept it from collecting if something did."""
     sys.stdout.flush()
@@ -177,44 +170,16 @@ def _usage_kind(said: str) -> str:
     return "import" if "while loading conftest" in said or "ImportError" in said else "collect"
 
 
-def serve_fresh(parent: Parent) -> None:
-    """Every run imports the project anew, in a child of this process."""
-    parent.be_ready_to_fork()
-    for command in parent.commands():
-        if command["do"] == "preload":
-            preload(command["modules"])
-            parent.wire.send("preloaded", unfit=unfit())
-        elif parent.fork():
-            _end_after(parent.wire, command)
-
-
-def _end_after(wire: Wire, command: Command) -> None:
-    status = 70
-    try:
-        run_tests(command, wire)
-        status = 0
-    except BaseException as error:
-        wire.send("broken", kind="collect", where="runner", message=repr(error))
-    finally:
-        os._exit(status)
-
-
-def serve_once(parent: Parent) -> None:
-    """One run, in this very process: for systems that cannot fork."""
-    command = next(parent.commands())
-    parent.wire.send("forked", pid=os.getpid())
-    run_tests(command, parent.wire)
-
-
 def main(mode: str) -> None:
-    """Serve commands until the input ends; `mode` is `fresh`, `warm` or `once`."""
+    """Serve commands until the input ends; `mode` is `warm`, `fresh`, `isolated` or `once`."""
     parent = Parent()
     parent.wire.send("ready", python=sys.version.split()[0], pytest=pytest.__version__)
     if mode == "warm":
-        from .warm import serve_warm
-
-        serve_warm(parent)
+        from .warm import serve_warm as serve
     elif mode == "fresh":
-        serve_fresh(parent)
+        from .fresh import serve_fresh as serve
+    elif mode == "isolated":
+        from .isolated import serve_isolated as serve
     else:
-        serve_once(parent)
+        from .isolated import serve_once as serve
+    serve(parent)

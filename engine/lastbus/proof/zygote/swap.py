@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import gc
 import inspect
+import os
 import sys
 import threading
 from collections import Counter
@@ -174,7 +175,7 @@ class Ran:
             MONITORING.free_tool_id(self._tool)
         else:
             self._stop_profiler()
-        inside = (code for code in self._seen.values() if code.co_filename.startswith(self._root))
+        inside = (code for code in self._seen.values() if code.co_filename.startswith(os.path.join(self._root, "")))
         ran = {(code.co_filename, (code.co_name, code.co_firstlineno)) for code in inside}
         self._seen.clear()
         return ran
@@ -201,6 +202,7 @@ class Codes:
         self.root = Path(root)
         self.ran = ran
         self.functions: dict[str, list[FunctionType]] = {}
+        root = os.path.join(root, "")  # Other copies, whose bytecode may be used here, have names that begin like it.
         for each in gc.get_objects():
             if type(each) is FunctionType and each.__code__.co_filename.startswith(root):
                 self.functions.setdefault(each.__code__.co_filename, []).append(each)

@@ -12,30 +12,26 @@ import gc
 import linecache
 import os
 import sys
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Generator, Iterable
+from typing import Any
 
 import pytest
 
-from .place import Command, importable, preload, redirect, settle_in, unfit, use_copy
+from .forked import Forked, arguments
+from .place import Command, importable, preload, unfit, use_copy
 from .recorder import Recorder
+from .serve import Parent, finish
 from .swap import Codes, Ran, Swap, Unswappable, swaps
 
-if TYPE_CHECKING:
-    from .serve import Parent
 
-
-class Warm:
+class Warm(Forked):
     """The plugin that stands between collection and the tests."""
 
     def __init__(self, parent: Parent, recorder: Recorder, ran: Ran, command: Command) -> None:
-        self.parent = parent
-        self.recorder = recorder
+        super().__init__(parent, recorder)
         self.ran = ran
         self.root = command["cwd"]
         self.purge = command["purge"]
-        self.command: Command = {}
-        """What this process was forked for; empty in the process that is never used up."""
         self.held: tuple[Any, ...] = ()
         self.suspect = ""
 
@@ -69,32 +65,39 @@ class Warm:
             try:
                 changes = [change for file in command["mutated"] for change in swaps(codes, file)]
             except Unswappable as refusal:
-                self.parent.wire.send("refused", reason=str(refusal))
-                self.parent.wire.send("exit", status=0)
+                self.refuse(str(refusal))
                 continue
             if self.parent.fork():
-                self.command = command
-                self._take_over(capture, changes)
+                self.take_over(command)
+                self._go_on(capture, changes)
                 session.items = [items[test] for test in command["keep"] if test in items]
                 session.testsfailed = 0  # Collection errors of other files: they are told, their tests are not here.
                 return
         os._exit(0)
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_sessionfinish(self, session: pytest.Session, exitstatus: int) -> Generator[None, None, None]:
+        """End the child where its session ends: what was configured before it was forked is not its own to undo.
+
+        Keeps: MUT-23.
+        """
+        yield
+        if self.command:
+            session.config.get_terminal_writer().flush()
+            finish(self.command, self.parent.wire, exitstatus, collected=True)
+            self.parent.leave()
 
     def _tell_fitness(self) -> None:
         why = unfit()
         where = f" after the import of {self.suspect}" if self.suspect and why else ""
         self.parent.wire.send("warm", unfit=why + where, modules=importable(self.purge))
 
-    def _take_over(self, capture: Any, changes: list[Swap]) -> None:
-        """Become the process of one run: the mutation is in, and the recorder tells of the chosen tests."""
-        redirect(self.command["log"])
-        settle_in(self.command)
+    def _go_on(self, capture: Any, changes: list[Swap]) -> None:
+        """Put the mutation in, and tell of the chosen tests."""
         capture.start_global_capturing()
         capture.suspend_global_capture()
         for function, code in changes:
             function.__code__ = code
-        self.recorder.keep = set(self.command["keep"])
-        self.recorder.services = self.command["services"]
         self.recorder.tell_collected()
 
 
@@ -114,7 +117,7 @@ def _files_between_pytest_and_tests(config: pytest.Config) -> list[str]:
 
 
 def serve_warm(parent: Parent) -> None:
-    """Collect what the first command names, then serve; `pytest.main` returns in children only, or when it failed."""
+    """Collect what the first command names, then serve; `pytest.main` returns only when it failed."""
     parent.be_ready_to_fork()
     command = next(parent.commands(), None)
     if command is None:
@@ -123,24 +126,15 @@ def serve_warm(parent: Parent) -> None:
     recorder = Recorder(parent.wire, command["keep"], command["services"], command["tmp"])
     ran = Ran(command["cwd"])
     warm = Warm(parent, recorder, ran, command)
-    args = ["-W", "ignore::pytest.PytestAssertRewriteWarning", *command["args"], *command["files"]]
+    args = arguments(command)
     sys.argv = ["pytest", *args]
     status = 70
     try:
         ran.start()
         code = int(pytest.main(args, plugins=[recorder, warm]))
-        if warm.command:
-            _finish(warm, code)
-        else:
-            parent.wire.send("warm", unfit=f"pytest could not collect (exit code {code})", modules=[])
+        parent.wire.send("warm", unfit=f"pytest could not collect (exit code {code})", modules=[])
         status = 0
     except BaseException as error:
         parent.wire.send("broken", kind="collect", where="runner", message=repr(error))
     finally:
         os._exit(status)
-
-
-def _finish(warm: Warm, code: int) -> None:
-    from .serve import finish
-
-    finish(warm.command, warm.parent.wire, code, collected=True)
