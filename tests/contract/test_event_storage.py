@@ -49,8 +49,8 @@ DATA: list[dict[str, Any]] = [
 
 
 def short(value: object) -> str:
-    """A test's id for a value."""
-    return ascii(value)[:16]
+    """A test's id for a value, without backslashes: a second run in the same process would not find it by its id."""
+    return ascii(value)[:16].replace("\\", "/")
 
 
 # Redis keeps time itself; tests/backends/redis asks it for its TTLs.
@@ -122,7 +122,7 @@ async def test_what_is_no_name_is_refused_and_leaves_no_trace(storage: EventStor
     for value in NO_NAMES[:-1]:
         event = Event("order.paid")
         setattr(event, field, value)
-        with pytest.raises(ValueError, match=field):
+        with pytest.raises(ValueError, match=f"^{field} "):
             await storage.store_event(event)
 
     assert await storage.list_events() == []
@@ -131,12 +131,12 @@ async def test_what_is_no_name_is_refused_and_leaves_no_trace(storage: EventStor
 @pytest.mark.guarantee("CORE-35")
 @pytest.mark.parametrize("value", NO_NAMES, ids=short)
 async def test_nobody_can_ask_for_what_is_no_name(storage: EventStorage, value: Any) -> None:
-    with pytest.raises(ValueError, match="event_id"):
+    with pytest.raises(ValueError, match=r"^event_id "):
         await storage.get_event(value)
-    with pytest.raises(ValueError, match="event_id"):
+    with pytest.raises(ValueError, match=r"^event_id "):
         await storage.delete_event(value)
     if value is not None:
-        with pytest.raises(ValueError, match="event_type"):
+        with pytest.raises(ValueError, match=r"^event_type "):
             await storage.list_events(value)
 
 
@@ -259,16 +259,16 @@ async def test_a_type_is_found_exactly_and_never_as_a_pattern(storage: EventStor
 @pytest.mark.guarantee("CORE-36")
 @pytest.mark.parametrize("limit", [-1, 1.5, True, "10", None, math.nan], ids=repr)
 async def test_a_limit_that_is_no_count_is_refused(storage: EventStorage, limit: Any) -> None:
-    with pytest.raises(ValueError, match="limit"):
+    with pytest.raises(ValueError, match=r"^limit "):
         await storage.list_events(limit=limit)
 
 
 @pytest.mark.guarantee("CORE-36")
 @pytest.mark.parametrize("bound", [math.nan, math.inf, -math.inf, True, "0"], ids=repr)
 async def test_a_bound_that_is_no_time_is_refused(storage: EventStorage, bound: Any) -> None:
-    with pytest.raises(ValueError, match="start_time"):
+    with pytest.raises(ValueError, match=r"^start_time "):
         await storage.list_events(start_time=bound)
-    with pytest.raises(ValueError, match="end_time"):
+    with pytest.raises(ValueError, match=r"^end_time "):
         await storage.list_events(end_time=bound)
 
 
