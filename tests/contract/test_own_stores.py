@@ -47,6 +47,25 @@ async def test_what_finishing_returns_is_whether_the_mark_was_the_first() -> Non
     assert [await tracker.finish_event("e", "h", "me") for _ in range(2)] == [True, False]
 
 
+async def test_what_was_finished_is_told_in_the_history_by_its_handler() -> None:
+    tracker = PlainTracker()
+    await tracker.claim_event("e", "h", "me")
+
+    await tracker.finish_event("e", "h", "me")
+
+    assert [(line["handler_id"], line["status"]) for line in await tracker.get_processing_history("e")] == [
+        ("h", "success")
+    ]
+
+
+async def test_who_has_lost_the_claim_finishes_nothing_for_whoever_holds_it() -> None:
+    tracker = PlainTracker()
+    await tracker.claim_event("e", "h", "another")
+
+    assert not await tracker.finish_event("e", "h", "me")
+    assert not await tracker.is_event_processed("e", "h")
+
+
 async def test_what_storing_returns_is_the_id() -> None:
     event = Event("job", event_id="e")
 
