@@ -87,7 +87,9 @@ async def test_a_filter_in_another_process_resumes_what_a_worker_has_suspended(
 
 
 @pytest.mark.guarantee("FLOW-15")
-@pytest.mark.parametrize(("age", "answers"), [(1.5, 0), (0.5, 1), (-60, 1)], ids=["old", "within-clocks", "new"])
+@pytest.mark.parametrize(
+    ("age", "answers"), [(1.5, 0), (1.0, 1), (0.5, 1), (-60, 1)], ids=["old", "just", "within-clocks", "new"]
+)
 async def test_what_was_published_before_the_wait_is_no_answer(shop: Shop, age: float, answers: int) -> None:
     await shop.suspend("e1")
     event = shop.approval("e1", timestamp=shop.clock.time() - age)
@@ -229,6 +231,51 @@ async def test_a_queue_that_fails_leaves_the_answer_free_at_once(shop: Shop) -> 
 
 
 @pytest.mark.guarantee("FLOW-13")
+async def test_a_claim_that_cannot_be_given_back_is_named_and_the_failure_is_the_queues(
+    shop: Shop, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiting = await shop.suspend("e1")
+    lost = ConnectionResetError("lost")
+
+    async def release(*_: str) -> bool:
+        raise lost
+
+    monkeypatch.setattr(shop.bus.processing_tracker, "release_claim", release)
+
+    with pytest.raises(ConnectionError, match="away"):
+        await shop.filter(queue=BrokenQueue()).handle_event(shop.approval("e1"))
+
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert str(waiting.subscription_id) in warning.getMessage()
+    assert "it has to lapse" in warning.getMessage()
+    assert warning.exc_info is not None
+    assert warning.exc_info[1] is lost
+
+
+@pytest.mark.guarantee("FLOW-13")
+async def test_who_queues_too_slowly_does_not_end_the_claim_of_whoever_has_taken_over(
+    request: pytest.FixtureRequest, control: Control, clock: ManualClock
+) -> None:
+    async with open_backend("sqlite", request) as backend:
+        shop = Shop(backend.make_bus(clock=clock), control, clock)
+        waiting = await shop.suspend("e1")
+        event = shop.approval("e1")
+        pair = (event.event_id, str(waiting.subscription_id))
+        tracker = shop.bus.processing_tracker
+
+        class SlowQueue(ListQueue):
+            async def enqueue(self, task: Any) -> str:
+                clock.advance(CLAIM_SECONDS + 1)
+                assert await tracker.claim_event(*pair, "another filter")
+                return await super().enqueue(task)
+
+        assert await shop.filter(queue=SlowQueue()).handle_event(event) == 1
+
+        assert not await tracker.is_event_processed(*pair)
+        assert await tracker.renew_claim(*pair, "another filter")
+
+
+@pytest.mark.guarantee("FLOW-13")
 async def test_an_answer_in_other_hands_is_an_error_until_it_is_known_to_be_queued(shop: Shop) -> None:
     waiting = await shop.suspend("e1")
     event = shop.approval("e1")
@@ -253,7 +300,7 @@ def hasty(bus: BaseBus, control: Control, clock: ManualClock) -> Shop:
 
 @pytest.mark.guarantee("FLOW-16")
 async def test_a_wait_that_is_over_ends_the_execution_once(hasty: Shop) -> None:
-    await hasty.suspend("e1")
+    waiting = await hasty.suspend("e1")
     checker = hasty.filter().timeout_checker
 
     hasty.clock.advance(59.5)
@@ -263,7 +310,8 @@ async def test_a_wait_that_is_over_ends_the_execution_once(hasty: Shop) -> None:
     await hasty.work()
 
     assert (early, queued) == (0, [1, 0])
-    assert (await hasty.state("e1")).status == "timeout"
+    state = await hasty.state("e1")
+    assert (state.status, state.resumed) == ("timeout", {waiting.subscription_id: None})
     assert hasty.ran == [("order", "e1")]
     assert await hasty.bus.subscription_storage.list_subscriptions() == []
 

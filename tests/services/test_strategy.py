@@ -50,15 +50,17 @@ def context(bus: Any, **data: Any) -> ExecutionContext:
 
 @pytest.mark.guarantee("FLOW-01")
 async def test_without_a_bus_nothing_is_suspended() -> None:
-    with pytest.raises(FlowExecutionException, match="there is no bus"):
+    with pytest.raises(FlowExecutionException, match="there is no bus") as raised:
         await DistributedStrategy().execute(FLOW, NODE, context(None))
+
+    assert raised.value.execution_id == "execution 1"
 
 
 @pytest.mark.guarantee("FLOW-01")
 async def test_a_bus_that_does_not_subscribe_suspends_nothing() -> None:
     failure = ConnectionError("gone")
 
-    with pytest.raises(FlowExecutionException) as raised:
+    with pytest.raises(FlowExecutionException, match="approval cannot wait for an event") as raised:
         await DistributedStrategy().execute(FLOW, NODE, context(SpyBus(failure)))
 
     assert raised.value.__cause__ is failure
@@ -106,10 +108,12 @@ async def test_a_type_may_come_from_what_the_execution_was_started_with() -> Non
 async def test_a_name_that_leads_to_no_type_suspends_nothing(data: dict[str, Any]) -> None:
     bus, node = SpyBus(), EventNode("approval", "$wanted")
 
-    with pytest.raises(FlowExecutionException, match=r"\$wanted leads to no type"):
+    with pytest.raises(FlowExecutionException, match=r"\$wanted leads to no type") as raised:
         await DistributedStrategy().execute(Flow("f", [node]), node, context(bus, **data))
 
     assert bus.calls == []
+    assert raised.value.execution_id == "execution 1"
+    assert "; an event node has to state it, or" in str(raised.value)
 
 
 @pytest.mark.guarantee("FLOW-03")
@@ -145,6 +149,14 @@ def test_an_event_node_without_a_type_is_refused_in_words_of_its_own(event_type:
     assert "an event node has to state it" not in subscription
     assert "'*' for every type" in node
     assert "'*' for every type" in subscription
+
+
+def test_what_follows_a_node_is_asked_by_its_id_and_an_unknown_one_is_named() -> None:
+    flow = Flow("f", [Step(each, print) for each in ("a", "b", "c")])
+
+    assert [[node.id for node in flow.after(each)] for each in (None, "a", "c")] == [["a", "b", "c"], ["b", "c"], []]
+    with pytest.raises(KeyError, match="elsewhere"):
+        flow.after("elsewhere")
 
 
 @pytest.mark.parametrize("ids", [[], ["a", "a"]], ids=["none", "twice"])

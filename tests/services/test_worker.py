@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from typing import Any
 
 import pytest
 
 from lastbus import BaseBus, EventSubscription
 from lastbus.memory import InMemoryEventBus
-from lastbus.services import EventNode, Flow, FlowTask, FlowWorker, Step, start_flow
+from lastbus.services import EventNode, Flow, FlowExecutionException, FlowTask, FlowWorker, Step, start_flow
 from lastbus.testing import Gate, ManualClock, everyone_blocked
 from tests.services.mortal import Mortal
 from tests.services.shop import Control, ListQueue, Shop
@@ -31,6 +32,14 @@ async def test_a_suspended_execution_rests_with_its_one_subscription(shop: Shop)
     stored = await shop.bus.subscription_storage.list_subscriptions(correlation_id="e1")
     assert [each.subscription_id for each in stored] == [state.subscription_id]
     assert (state.node_id, state.results) == ("approval", {"order": {"ordered": "lamp"}})
+
+
+async def test_where_an_execution_rests_is_logged_with_its_flow(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO, "lastbus.services")
+
+    await shop.suspend("e1")
+
+    assert "execution e1 of flow purchase is suspended" in [record.getMessage() for record in caplog.records]
 
 
 @pytest.mark.guarantee("FLOW-20")
@@ -95,6 +104,7 @@ async def test_an_event_answers_one_wait_of_an_execution_only(
     await answer(shop, second.subscription_id, "e1")
     await shop.work()
     assert await shop.state("e1") == second
+    assert await shop.tasks() == []
 
     await answer(shop, second.subscription_id, "e1", event_id="event 2")
     await shop.work()
@@ -232,7 +242,12 @@ async def test_a_task_of_a_flow_that_is_not_known_here_stays_in_the_queue(
 
     assert len(await shop.tasks()) == 1
     assert await shop.state("e1") == waiting
-    assert "FlowExecutionException" in caplog.text
+    [failed] = [record for record in caplog.records if record.levelname == "ERROR"]
+    assert failed.exc_info is not None
+    reason = failed.exc_info[1]
+    assert isinstance(reason, FlowExecutionException)
+    assert reason.execution_id == "e1"
+    assert ("has no node 'approval' any more" if nodes else "is not known here; known: another") in str(reason)
 
 
 @pytest.mark.guarantee("FLOW-01")
