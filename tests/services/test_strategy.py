@@ -145,7 +145,7 @@ def test_an_event_node_without_a_type_is_refused_in_words_of_its_own(event_type:
     opening = "event_type must not be empty or blank"
     assert node.startswith(opening)
     assert opening in subscription
-    assert "an event node has to state it" in node
+    assert "; an event node has to state it, or" in node
     assert "an event node has to state it" not in subscription
     assert "'*' for every type" in node
     assert "'*' for every type" in subscription

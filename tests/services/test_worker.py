@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import logging
 from typing import Any
 
@@ -11,7 +12,16 @@ import pytest
 
 from lastbus import BaseBus, EventSubscription
 from lastbus.memory import InMemoryEventBus
-from lastbus.services import EventNode, Flow, FlowExecutionException, FlowTask, FlowWorker, Step, start_flow
+from lastbus.services import (
+    EventNode,
+    ExecutionContext,
+    Flow,
+    FlowExecutionException,
+    FlowTask,
+    FlowWorker,
+    Step,
+    start_flow,
+)
 from lastbus.testing import Gate, ManualClock, everyone_blocked
 from tests.services.mortal import Mortal
 from tests.services.shop import Control, ListQueue, Shop
@@ -51,6 +61,7 @@ async def test_an_answer_resumes_and_ends_the_subscription(shop: Shop) -> None:
 
     state = await shop.state("e1")
     assert (state.status, state.results["ship"]) == ("completed", "shipped lamp, approved by Ada")
+    assert (state.node_id, state.subscription_id) == (None, None)
     assert await shop.bus.subscription_storage.list_subscriptions() == []
     assert await shop.tasks() == []
 
@@ -153,7 +164,10 @@ async def test_a_failing_step_is_named_stores_nothing_and_is_delivered_again(
 
     assert await shop.worker().work_once()
     assert await shop.executions.load_execution("e1") is None
-    assert [(record.levelname, "e1" in record.message) for record in caplog.records] == [("ERROR", True)]
+    [entry_id] = await shop.tasks()
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("ERROR", f"task {entry_id.decode()} of execution e1 failed at its delivery 1")
+    ]
 
     await shop.work()
     assert (await shop.state("e1")).results == {"order": "ordered"}
@@ -176,7 +190,68 @@ async def test_a_step_that_is_cancelled_by_its_own_doing_fails_and_ends_no_worke
     await shop.work()
 
     assert shop.queue.acked == []
-    assert [each.getMessage().split()[4] for each in caplog.records if each.levelname == "ERROR"] == ["e1", "e2"]
+    failures = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert [each.getMessage().split()[4] for each in failures] == ["e1", "e2"]
+    reasons = [each.exc_info[1] for each in failures if each.exc_info is not None]
+    assert [(type(each), str(each)) for each in reasons] == [
+        (FlowExecutionException, f"execution {name}: a step was cancelled") for name in ("e1", "e2")
+    ]
+
+
+async def test_a_step_is_told_its_execution_and_flow_and_its_task_is_named_after_them(shop: Shop) -> None:
+    told = []
+
+    async def order(context: ExecutionContext) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        told.append((context.execution_id, context.flow_id, task.get_name()))
+
+    shop.flow = Flow("purchase", [Step("order", order)])
+    shop.queue = ListQueue()
+    await start_flow(shop.queue, "purchase", execution_id="e1")
+
+    await shop.work()
+
+    assert told == [("e1", "purchase", "lastbus task of execution e1")]
+
+
+async def test_a_step_that_fails_as_its_worker_is_stopped_is_not_reported_by_asyncio(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    step = Gate()
+
+    async def order(_: Any) -> None:
+        try:
+            await step.hold(shop.approval("e1"))
+        finally:
+            raise ConnectionError("no stock")
+
+    shop.flow = Flow("purchase", [Step("order", order)])
+    shop.queue = ListQueue()
+    await start_flow(shop.queue, "purchase", execution_id="e1")
+    worker = shop.worker()
+    await worker.start()
+    await step.has_entered()
+
+    await worker.stop()
+    gc.collect()
+
+    assert [each.getMessage() for each in caplog.records if each.name == "asyncio"] == []
+
+
+async def test_a_worker_that_does_not_know_a_flow_says_which_it_knows(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    queue = ListQueue()
+    await start_flow(queue, "purchase", execution_id="e1")
+    known = [Flow(name, [Step("only", print)]) for name in ("sale", "return")]
+
+    await FlowWorker(known, queue, shop.executions, clock=shop.clock).work_once()
+
+    [failed] = [each for each in caplog.records if each.levelname == "ERROR"]
+    assert failed.exc_info is not None
+    assert isinstance(failed.exc_info[1], FlowExecutionException)
+    assert str(failed.exc_info[1]) == "execution e1: flow 'purchase' is not known here; known: sale, return"
 
 
 async def test_a_worker_that_is_stopped_cancels_its_step_and_leaves_its_task(shop: Shop) -> None:
