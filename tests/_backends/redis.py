@@ -26,6 +26,9 @@ from lastbus.redis import (
 )
 from tests._backends.base import Backend
 
+# It reads its table of commands once in a process: here, so that what is forked from this process finds it read.
+fakeredis.FakeServer()
+
 
 class RedisBackend(Backend):
     """Keys and channels under one fresh prefix. Each storage and each bus has a connection of its own."""

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import importlib.metadata
+import inspect
 import logging
 import traceback
 
 import pytest
+from redis import __version__ as redis_version
 from redis.asyncio import BlockingConnectionPool, Redis
 from redis.exceptions import ResponseError
 
@@ -21,6 +24,7 @@ from tests._backends.redis import RedisBackend
 from tests.backends.redis.server import clients, comes_down_to
 
 SECRET = "pa55:w/rd@é"
+HAS_DRIVER_INFO = "driver_info" in inspect.signature(Redis.__init__).parameters
 SECRET_IN_URL = "pa55%3Aw%2Frd%40%C3%A9"
 
 
@@ -68,6 +72,18 @@ async def test_a_client_made_here_waits_in_bounds() -> None:
     assert pool.connection_kwargs["socket_timeout"] == pool.connection_kwargs["socket_connect_timeout"] == 5
     assert pool.connection_kwargs["health_check_interval"] == 30
     assert pool.connection_kwargs["retry"] is not None
+
+
+@pytest.mark.skipif(not HAS_DRIVER_INFO, reason="this redis-py cannot be told who it is")
+def test_a_connection_reads_no_file_to_know_which_client_it_belongs_to(monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[str] = []
+    pool = make_client("redis://127.0.0.1:1/0").connection_pool
+    monkeypatch.setattr(importlib.metadata, "version", read.append)
+
+    made = [pool.make_connection() for _ in range(2)]
+
+    assert [connection.driver_info.lib_version for connection in made] == [redis_version] * 2
+    assert read == []
 
 
 @pytest.mark.guarantee("REDIS-07")

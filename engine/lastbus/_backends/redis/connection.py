@@ -291,7 +291,13 @@ def bounds(retry: Callable[[AbstractBackoff, int], object]) -> dict[str, Any]:
 
     Keeps: REDIS-07, FAULT-02, FAULT-03, FAULT-04.
     """
-    options: dict[str, Any] = {"protocol": 2} if "protocol" in inspect.signature(Redis.__init__).parameters else {}
+    known = inspect.signature(Redis.__init__).parameters
+    options: dict[str, Any] = {"protocol": 2} if "protocol" in known else {}
+    if "driver_info" in known:
+        from redis.driver_info import DriverInfo
+
+        # Otherwise each connection reads its own version from the metadata of the package, while the loop waits.
+        options["driver_info"] = DriverInfo()
     return {
         "max_connections": POOL_CONNECTIONS_MAX,
         "timeout": POOL_WAIT_SECONDS,
