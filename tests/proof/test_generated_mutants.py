@@ -22,6 +22,7 @@ from scripts.generated_mutants import (
     decided,
     function_of,
     gate,
+    patiently,
     percent_killed,
     stage,
     tried_in,
@@ -196,6 +197,27 @@ def test_a_hang_is_no_kill_and_does_not_hide_one(tmp_path):
     assert alone(tmp_path, "hangs", "fails", seconds=2.0) == "killed"
     assert alone(tmp_path, "passes", "hangs", "passes", seconds=2.0) == "hang"
     assert alone(tmp_path, "passes", "hangs", seconds=2.0) == "hang"
+
+
+def test_a_mutant_is_asked_again_with_the_tests_that_reach_it(tmp_path, capsys, monkeypatch):
+    monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
+    mutants = tmp_path / "mutants"
+    mutants.mkdir()
+    (mutants / "test_f.py").write_text(
+        "import os\n\ndef test_one(): pass\n"
+        "def test_two(): assert os.environ['MUTANT_UNDER_TEST'] != 'm.x_f__mutmut_1'\n"
+        "def test_three(): assert False\n"
+    )
+    reach = {"m.x_f": ["test_f.py::test_two", "test_f.py::test_one"]}
+    durations = {"test_f.py::test_one": 0.1, "test_f.py::test_two": 0.2}
+    learned = {"tests_by_mangled_function_name": reach, "duration_by_test": durations}
+    (mutants / "mutmut-stats.json").write_text(json.dumps(learned))
+
+    ask = patiently(tmp_path, STRICT)
+
+    names = ["m.x_f__mutmut_1", "m.x_f__mutmut_2", "m.x_g__mutmut_1"]
+    assert [ask(name) for name in names] == ["killed", "survived", "no tests"]
+    assert "asked again, alone: m.x_f__mutmut_1: killed" in capsys.readouterr().out
 
 
 def test_each_room_is_tried_with_its_own_files_and_tests(tmp_path):
