@@ -328,9 +328,22 @@ async def test_a_time_out_that_cannot_be_queued_stops_no_other_and_is_tried_agai
     checker = hasty.filter().timeout_checker
 
     assert await checker.check_once() == 1
-    assert [str(first.subscription_id) in each.getMessage() for each in caplog.records] == [True]
+    [warning] = caplog.records
+    assert warning.getMessage() == f"the time-out of subscription {first.subscription_id} could not be queued"
+    assert warning.exc_info is not None
+    assert "in other hands" in str(warning.exc_info[1])
     await hasty.bus.processing_tracker.release_claim(*pair, "another filter")
     assert await checker.check_once() == 1
+
+
+@pytest.mark.guarantee("FLOW-16")
+async def test_a_wait_that_goes_on_hides_no_later_one_that_is_over(hasty: Shop) -> None:
+    patient = EventSubscription(event_type="approved", correlation_id="e0", flow_id="purchase", created_at=1.0)
+    await hasty.bus.subscription_storage.store_subscription(patient)
+    await hasty.suspend("e1")
+    hasty.clock.advance(60)
+
+    assert await hasty.filter().timeout_checker.check_once() == 1
 
 
 @pytest.mark.guarantee("FLOW-16")

@@ -46,8 +46,35 @@ async def test_rounds_go_on_after_failures_and_each_row_of_them_is_named_once(
         await everyone_blocked()
 
     assert (service.rounds, service.is_running) == (6, False)
-    assert [each.levelname for each in caplog.records if each.levelname != "DEBUG"] == ["WARNING", "WARNING"]
-    assert "test service" in caplog.text
+    told = [each for each in caplog.records if each.levelname != "DEBUG"]
+    assert [(each.levelname, each.getMessage()) for each in told] == [
+        ("WARNING", "the test service failed; it is tried again every 5 s")
+    ] * 2
+    assert [str(each.exc_info[1]) for each in told if each.exc_info] == ["round 2", "round 5"]
+
+
+async def test_the_task_of_a_service_is_named_after_it(clock: ManualClock) -> None:
+    names = []
+
+    class Named(Rounds):
+        async def _round(self) -> None:
+            task = asyncio.current_task()
+            assert task is not None
+            names.append(task.get_name())
+
+    async with Named(clock):
+        await everyone_blocked()
+
+    assert names == ["lastbus test service"]
+
+
+def test_an_interval_that_is_none_is_refused_by_its_name(clock: ManualClock) -> None:
+    class Hasty(Rounds):
+        def __init__(self) -> None:
+            Periodic.__init__(self, 0.0, clock)
+
+    with pytest.raises(ValueError, match=r"^interval "):
+        Hasty()
 
 
 @pytest.mark.guarantee("FLOW-11")
@@ -141,7 +168,10 @@ async def test_a_bus_that_cannot_be_closed_is_passed_over_in_silence(
 async def test_a_close_that_fails_is_one_warning(caplog: pytest.LogCaptureFixture) -> None:
     await close_event_bus(OwnBus(ConnectionError("away")))
 
-    assert [(each.levelname, each.exc_info is not None) for each in caplog.records] == [("WARNING", True)]
+    [warning] = caplog.records
+    assert (warning.levelname, warning.getMessage()) == ("WARNING", "the event bus could not be closed")
+    assert warning.exc_info is not None
+    assert str(warning.exc_info[1]) == "away"
 
 
 # -- signals ----------------------------------------------------------------------------------------------------

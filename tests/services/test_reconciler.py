@@ -90,7 +90,10 @@ async def test_an_event_that_fails_stops_no_other_and_holds_the_cursor_until_it_
     service = reconciler(backend, clock, replay, backfill_seconds=HOUR)
 
     assert await service.scan_once() == 1
-    assert [record.levelname for record in caplog.records] == ["WARNING", "WARNING"]
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("WARNING", f"event {event_id} could not be replayed; it is tried again") for event_id in ("a", "b")
+    ]
+    assert [str(record.exc_info[1]) for record in caplog.records if record.exc_info] == ["not now", "not now"]
     clock.advance(10 * HOUR)
     replay.failing = {"b"}
     replay.since()
@@ -174,6 +177,27 @@ async def test_more_events_of_one_timestamp_than_a_batch_are_each_handed_on_once
     await service.scan_once()
 
     assert replay.since() == ["first", *(event_id for event_id, _ in same), "last"]
+
+
+@pytest.mark.guarantee("FLOW-14")
+@pytest.mark.parametrize("option", ["backfill_seconds", "batch_size", "interval"])
+async def test_an_option_that_is_out_of_range_is_refused_by_its_name(
+    backend: Backend, clock: ManualClock, replay: Replay, option: str
+) -> None:
+    with pytest.raises(ValueError, match=f"^{option} "):
+        reconciler(backend, clock, replay, **{option: -1})
+
+
+@pytest.mark.guarantee("FLOW-14")
+async def test_an_event_that_is_stamped_in_the_future_is_handed_on_when_its_time_has_come(
+    backend: Backend, clock: ManualClock, replay: Replay
+) -> None:
+    await store(backend, clock, ("early", -10))
+    service = reconciler(backend, clock, replay)
+
+    assert await service.scan_once() == 0
+    clock.advance(10)
+    assert await service.scan_once() == 1
 
 
 @pytest.mark.guarantee("FLOW-14")

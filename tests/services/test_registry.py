@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import re
+import socket
 from collections.abc import Callable
 
 import pytest
@@ -43,7 +46,7 @@ async def test_a_service_is_listed_between_start_and_stop(control: Control, cloc
         await until_listed(one, 2)
         assert await one.get_service_types() == ["a:b_service"]
         assert set(await one.get_services("a:b_service")) == {one.info, other.info}
-        assert one.info.started_at == clock.time()
+        assert (one.info.started_at, one.info.pid) == (clock.time(), os.getpid())
 
     assert await directory.list_types() == []
 
@@ -105,6 +108,30 @@ async def test_a_directory_that_fails_as_a_service_leaves_is_a_warning(
     assert [(each.levelname, each.getMessage()) for each in caplog.records] == [
         ("WARNING", "service i could not be taken off the list: away")
     ]
+
+
+@pytest.mark.guarantee("FLOW-22")
+async def test_unless_it_is_told_otherwise_a_service_is_announced_for_half_a_minute_every_ten_seconds(
+    clock: ManualClock,
+) -> None:
+    directory = ListDirectory()
+
+    async with ServiceRegistry(directory, "s", clock=clock):
+        await until(lambda: bool(clock.sleeps))
+
+    assert (directory.said[0], clock.sleeps) == ("announce 30", [10.0])
+
+
+def test_a_time_on_the_list_that_is_none_is_refused_by_its_name() -> None:
+    with pytest.raises(ValueError, match=r"^ttl "):
+        ServiceRegistry(ListDirectory(), "s", ttl=0)
+
+
+def test_a_service_that_is_given_no_id_takes_the_hosts_name_and_no_two_the_same() -> None:
+    ids = [ServiceRegistry(ListDirectory(), "s").info.instance_id for _ in range(2)]
+
+    assert ids[0] != ids[1]
+    assert all(re.fullmatch(rf"{re.escape(socket.gethostname())}-[0-9a-f]{{8}}", each) for each in ids)
 
 
 async def test_a_process_that_died_is_listed_for_its_time(control: Control) -> None:

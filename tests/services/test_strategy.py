@@ -159,6 +159,17 @@ def test_what_follows_a_node_is_asked_by_its_id_and_an_unknown_one_is_named() ->
         flow.after("elsewhere")
 
 
+@pytest.mark.parametrize("timeout", [-1, float("nan"), float("inf"), True, "60"], ids=repr)
+def test_an_event_node_that_would_wait_for_no_duration_is_refused(timeout: Any) -> None:
+    with pytest.raises(ValueError, match=r"^timeout "):
+        EventNode("approval", "approved", timeout=timeout)
+
+
+def test_an_event_node_whose_filter_json_cannot_carry_is_refused() -> None:
+    with pytest.raises(ValueError, match=r"^event_filter "):
+        EventNode("approval", "approved", {"amount": object()})
+
+
 @pytest.mark.parametrize("ids", [[], ["a", "a"]], ids=["none", "twice"])
 def test_a_flow_needs_nodes_with_ids_of_their_own(ids: list[str]) -> None:
     with pytest.raises(ValueError, match="at least one node"):

@@ -23,6 +23,7 @@ from lastbus.services import (
     start_flow,
 )
 from lastbus.testing import Gate, ManualClock, everyone_blocked
+from tests.contract.waiting import until
 from tests.services.mortal import Mortal
 from tests.services.shop import Control, ListQueue, Shop
 
@@ -268,6 +269,15 @@ async def test_a_worker_that_is_stopped_cancels_its_step_and_leaves_its_task(sho
     assert len(step.cancelled) == 1
     assert shop.queue.acked == []
     assert not worker.is_running
+
+
+async def test_a_worker_looks_for_tasks_five_times_a_second_unless_it_is_told_otherwise(shop: Shop) -> None:
+    shop.queue = ListQueue()
+
+    async with shop.worker():
+        await until(lambda: bool(shop.clock.sleeps))
+
+    assert shop.clock.sleeps == [0.2]
 
 
 class KeptQueue(ListQueue):
