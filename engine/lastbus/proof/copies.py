@@ -66,9 +66,11 @@ def copy_tree(source: Path, target: Path) -> None:
 
 
 def share_bytecode(copies: Sequence[Copy]) -> None:
-    """Give every copy the .pyc files that any of them has made; their sources are equal in bytes and times."""
-    for giver in copies:
-        for cache in giver.root.rglob("__pycache__"):
-            for taker in copies:
-                if taker is not giver:
-                    shutil.copytree(cache, taker.root / cache.relative_to(giver.root), dirs_exist_ok=True)
+    """Give every copy the .pyc files that it lacks and another has made; their sources are equal in bytes and times."""
+    made = [{file.relative_to(copy.root) for file in copy.root.rglob("__pycache__/*.pyc")} for copy in copies]
+    for taker, own in zip(copies, made, strict=True):
+        for giver, others in zip(copies, made, strict=True):
+            for file in others - own:
+                (taker.root / file).parent.mkdir(exist_ok=True)
+                shutil.copy2(giver.root / file, taker.root / file)
+            own = own | others
