@@ -333,8 +333,9 @@ async def _job(pool: ThreadPoolExecutor) -> None:
 @quiet
 @pytest.mark.guarantee("WATCH-04")
 async def test_a_job_that_is_older_than_the_loop_does_not_count(threads, pool):
-    event = asyncio.Event()
-    pool.submit(threads.over.wait)
+    event, begun = asyncio.Event(), threading.Event()
+    pool.submit(lambda: (begun.set(), threads.over.wait()))
+    begun.wait()  # Until then its worker is at rest, and would be a thread that has only begun since.
     quiescence().take_bearings()
 
     assert await hangs(start(event.wait()), SOON) == "quiescent"
