@@ -189,6 +189,15 @@ async def test_an_option_that_is_out_of_range_is_refused_by_its_name(
 
 
 @pytest.mark.guarantee("FLOW-14")
+async def test_one_look_finds_more_events_than_a_store_lists_unless_it_is_asked_for_more(
+    backend: Backend, clock: ManualClock, replay: Replay
+) -> None:
+    await store(backend, clock, *((f"event {n}", 200 - n) for n in range(101)))
+
+    assert await reconciler(backend, clock, replay).scan_once() == 101
+
+
+@pytest.mark.guarantee("FLOW-14")
 async def test_an_event_that_is_stamped_in_the_future_is_handed_on_when_its_time_has_come(
     backend: Backend, clock: ManualClock, replay: Replay
 ) -> None:
