@@ -79,6 +79,11 @@ BACKENDS = ("fakeredis", "valkey", "sqlite", "postgres")
 SERVERS = {"valkey": "tests._backends.shared:valkey", "postgres": "tests._backends.shared:postgres"}
 """What is started once for a run, so that not every mutant starts its own."""
 CONTRACT = ("tests/model", "tests/property", "tests/contract", "tests/close", "tests/dispatch", "tests/owners")
+SERVICES = tuple(
+    f"tests/services/test_{name}.py"
+    for name in ("executions", "filter", "lifetimes", "queue", "reconciler", "registry", "strategy", "worker")
+)
+"""Without those that start programs or servers of their own: every mutant that they reach would wait for them."""
 REPORT = ("_account", "_elements", "_folder", "_github", "_junit", "_page", "_reused", "")
 LEDGER = ("__init__", "citations", "collection", "counts", "frozen", "keepers", "ledger", "meaning", "revisions")
 LEDGER_TESTS = ("citations", "collection", "counts", "frozen", "frozen_bodies", "frozen_command", "ledger", "meaning")
@@ -95,12 +100,14 @@ ROOMS = {
     "close": Room(("_close/*",), CONTRACT, strict=True),
     "dispatch": Room(("_dispatch/*", "_owners/*"), CONTRACT, strict=True),
     "verdict": Room(("proof/verdict.py",), ("tests/proof/test_verdict.py",), strict=True),
-    "ports": Room(("_ports/*",), ("tests/contract", "tests/model", "tests/services"), ("valkey",)),
+    "ports": Room(("_ports/*",), ("tests/contract", "tests/model"), ("sqlite",)),
     "memory": Room(("_backends/__init__.py", "_backends/memory/*"), ("tests/contract", "tests/property")),
-    "services": Room(("_services/*",), ("tests/services",), ("valkey",)),
+    "services": Room(("_services/*",), SERVICES, ("valkey",)),
     "sql": Room(("_backends/sqlalchemy/*",), ("tests/backends/sqlalchemy", "tests/contract"), ("sqlite",)),
     "redis": Room(
-        ("_backends/redis/*",), ("tests/backends/redis", "tests/contract", "tests/services"), ("fakeredis", "valkey")
+        ("_backends/redis/*",),
+        ("tests/backends/redis", "tests/contract", "tests/services/test_executions.py", "tests/services/test_queue.py"),
+        ("fakeredis", "valkey"),
     ),
     "top": Room(
         (
@@ -195,6 +202,8 @@ def of_mutmut(room: Room) -> dict[str, list[str]]:
     """The settings of mutmut that belong to a room; the others are in pyproject.toml."""
     # A test that pytest ends for its time would look like one that failed.
     arguments = ["--timeout=0", *(f"--deselect={test}" for test in DESELECTED)]
+    if not room.strict:
+        arguments += ["-m", "not slow"]  # Every mutant that such a test reaches would wait for it.
     return {
         "only_mutate": [f"src/lastbus/{place}" for place in room.places],
         "pytest_add_cli_args": [*arguments, *(("-k", room.chosen) if room.chosen else ())],

@@ -227,7 +227,7 @@ def test_each_room_is_tried_with_its_own_files_and_tests(tmp_path):
     of_mutmut = settings["tool"]["mutmut"]
     assert of_mutmut["only_mutate"] == ["src/lastbus/_model/*", "src/lastbus/_bus.py"]
     assert of_mutmut["pytest_add_cli_args_test_selection"] == ["tests/model"]
-    assert of_mutmut["pytest_add_cli_args"][-2:] == ["-k", "not (fakeredis or postgres)"]
+    assert of_mutmut["pytest_add_cli_args"][-4:] == ["-m", "not slow", "-k", "not (fakeredis or postgres)"]
     assert "--timeout=0" in of_mutmut["pytest_add_cli_args"]
     assert settings["tool"]["pytest"]["ini_options"]["pythonpath"] == ["src", "."]
     assert (tmp_path / "src/lastbus/__init__.py").is_file()
