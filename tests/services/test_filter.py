@@ -242,14 +242,33 @@ async def test_a_claim_that_cannot_be_given_back_is_named_and_the_failure_is_the
 
     monkeypatch.setattr(shop.bus.processing_tracker, "release_claim", release)
 
+    event = shop.approval("e1")
     with pytest.raises(ConnectionError, match="away"):
-        await shop.filter(queue=BrokenQueue()).handle_event(shop.approval("e1"))
+        await shop.filter(queue=BrokenQueue()).handle_event(event)
 
     [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
-    assert str(waiting.subscription_id) in warning.getMessage()
-    assert "it has to lapse" in warning.getMessage()
+    pair = (event.event_id, waiting.subscription_id)
+    assert warning.getMessage() == f"the claim of {pair} could not be given back; it has to lapse"
     assert warning.exc_info is not None
     assert warning.exc_info[1] is lost
+
+
+@pytest.mark.guarantee("FLOW-13")
+async def test_no_two_filters_claim_in_the_same_name(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    owners: list[str] = []
+
+    async def claim(_event_id: str, _handler_id: str, owner: str) -> bool:
+        owners.append(owner)
+        return True
+
+    await shop.suspend("e1")
+    monkeypatch.setattr(shop.bus.processing_tracker, "claim_event", claim)
+
+    for each in (shop.filter(), shop.filter()):
+        for _ in range(2):
+            await each.handle_event(shop.approval("e1"))
+
+    assert len(set(owners)) == 4
 
 
 @pytest.mark.guarantee("FLOW-13")
@@ -355,6 +374,26 @@ async def test_only_what_has_a_time_out_and_a_flow_behind_it_runs_out_of_time(sh
     shop.clock.advance(3600)
 
     assert await shop.filter().timeout_checker.check_once() == 0
+
+
+@pytest.mark.guarantee("FLOW-16")
+async def test_unless_it_is_told_otherwise_a_filter_looks_for_time_outs_every_ten_seconds(shop: Shop) -> None:
+    async with shop.filter():
+        await until(lambda: len(shop.clock.sleeps) == 2)
+
+    assert sorted(shop.clock.sleeps) == [10.0, 300.0]
+
+
+@pytest.mark.guarantee("FLOW-14")
+@pytest.mark.parametrize(("backfill_seconds", "found"), [(49, 0), (50, 1)])
+async def test_how_far_back_a_filter_looks_is_for_its_maker_to_say(
+    shop: Shop, backfill_seconds: int, found: int
+) -> None:
+    await shop.suspend("e1")
+    shop.clock.advance(100)
+    await shop.bus.event_storage.store_event(shop.approval("e1", timestamp=shop.clock.time() - 50))
+
+    assert await shop.filter(backfill_seconds=backfill_seconds).reconciler.scan_once() == found
 
 
 @pytest.mark.guarantee("FLOW-16")
