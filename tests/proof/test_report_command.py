@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Callable
 
@@ -98,6 +99,26 @@ def test_a_merge_is_reported_as_the_whole_replay_with_its_ledger(lastbus, sample
     assert body["headline"]["tone"] == "good"
     assert [row["status"] for row in body["ledger"]] == ["pinned", "pinned"]
     assert "return one - two" in (sample.root / "whole/add-wrong/mutation.diff").read_text()
+
+
+@pytest.mark.guarantee("MUT-54")
+def test_what_is_merged_and_reported_may_come_from_pipes(lastbus, sample, shards):
+    pipes = [piped((sample.root / shard).read_bytes()) for shard in shards]
+
+    code, _ = lastbus("merge", *(f"/dev/fd/{pipe}" for pipe in pipes), "--report", "whole")
+    for pipe in pipes:
+        os.close(pipe)
+
+    assert code == 0
+    assert (sample.root / "whole/add-wrong/mutation.diff").is_file()
+
+
+def piped(content: bytes) -> int:
+    """The end of a pipe at which `content` can be read, once."""
+    end, start = os.pipe()
+    with open(start, "wb") as pipe:
+        pipe.write(content)
+    return end
 
 
 @pytest.mark.guarantee("MUT-54")

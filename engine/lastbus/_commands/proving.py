@@ -146,7 +146,7 @@ def merge(
     done = merged(reports)
     if report is not None:
         project = Project.load()
-        at_home(project, reports[0], done.outcome)
+        at_home(project, done)
     for result in done.outcome.results:
         if not result.as_expected:
             out().print(result_line(result))

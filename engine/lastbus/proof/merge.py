@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,6 +35,13 @@ SAME: Final = {
 }
 """What reports must agree on, and what to say of one that does not; the first difference is told."""
 Report = Mapping[str, Any]
+
+
+@dataclass
+class Merged(Replayed):
+    """What the shards found together, and the `first` of their reports, which says what all of them replayed."""
+
+    first: Report = field(default_factory=dict)
 
 
 def run_facts(
@@ -76,8 +83,10 @@ def read(path: Path) -> Report:
         ) from error
 
 
-def merge(paths: Sequence[Path]) -> Replayed:
+def merge(paths: Sequence[Path]) -> Merged:
     """What the shards in `paths` found together; `UsageError` if they are not all shards of one replay.
+
+    Each report is read once.
 
     Keeps: MUT-48.
     """
@@ -96,23 +105,24 @@ def merge(paths: Sequence[Path]) -> Replayed:
         wall_seconds=max(report["wall_seconds"] for report in reports),
     )
     disagreements = [line for report in reports for line in report["run"].get("disagreements", ())]
-    return Replayed(outcome, sum(report["run"].get("reused", 0) for report in reports), [], disagreements)
+    reused = sum(report["run"].get("reused", 0) for report in reports)
+    return Merged(outcome, reused, [], disagreements, reports[0])
 
 
-def at_home(project: Project, path: Path, outcome: Outcome) -> None:
-    """Give the results of `outcome` their mutations as `project` has them, so that it can be reported in full.
+def at_home(project: Project, done: Merged) -> None:
+    """Give the results of `done` their mutations as `project` has them, so that it can be reported in full.
 
-    `UsageError` if the shards, of which `path` is one, replayed another catalogue, other code or other tests.
+    `UsageError` if the shards replayed another catalogue, other code or other tests.
     Keeps: MUT-54.
     """
     catalogue = load_all(project)
     here = run_facts(project, (), catalogue, None)
-    there = read(path)["facts"]
+    there = done.first["facts"]
     for fact in ("catalogue", "tree"):
         if here[fact] != there[fact]:
-            raise UsageError(f"{path} is {SAME[fact]} than this checkout: check out what was replayed")
+            raise UsageError(f"{done.first['file']} is {SAME[fact]} than this checkout: check out what was replayed")
     known = {mutation.id: mutation for mutation in catalogue}
-    outcome.results = [replace(result, mutation=known[result.mutation.id]) for result in outcome.results]
+    done.outcome.results = [replace(result, mutation=known[result.mutation.id]) for result in done.outcome.results]
 
 
 def _refuse_strangers(reports: Sequence[Report]) -> None:
