@@ -164,6 +164,29 @@ def test_an_edit_while_the_replay_runs_makes_its_verdict_stale(stage, monkeypatc
     assert stage.then() == ["add-wrong", "full-late"]
 
 
+@pytest.mark.guarantee("MUT-55")
+def test_a_verdict_on_a_mutation_that_is_gone_is_forgotten(stage):
+    (stage.sample.root / "mutations/sum/full-late.json").unlink()
+    stage.sample.mutate("add-wrong", new="return 0")
+    stage.replay()
+    assert set(record.load(stage.sample.project)) == {"add-wrong"}
+
+    stage.sample.mutate("full-late", **BREAKS_FULL)
+
+    assert stage.then() == ["full-late"]
+
+
+@pytest.mark.guarantee("MUT-55")
+def test_the_verdict_on_a_mutation_that_is_about_to_be_written_is_kept(stage):
+    new = stage.sample.mutate("new")
+    basis = record.Basis.of(record.Present(stage.sample.project), [new], sys.executable)
+    (stage.sample.root / new.source).unlink()
+
+    record.update(stage.sample.project, stage.run([new]), basis)
+
+    assert set(record.load(stage.sample.project)) == {"add-wrong", "full-late", "new"}
+
+
 def test_the_record_is_changed_by_one_replay_at_a_time(stage, monkeypatch):
     load = record.load
 

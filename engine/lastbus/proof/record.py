@@ -1,6 +1,6 @@
 """The record: what the last replay said about each mutation, and what that rests on.
 
-Keeps: MUT-16, MUT-42, MUT-43.
+Keeps: MUT-16, MUT-42, MUT-43, MUT-55.
 
 Kept in ``.lastbus/replay.json`` beside the project, never under version control. An entry holds as long as the files
 it rests on are what they were, byte for byte, and so are the interpreter and all that is around it.
@@ -13,6 +13,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 from typing import Any, Final
 
 from lastbus.proof.basis import Tree
@@ -129,12 +130,15 @@ def entry(result: Result, outcome: Outcome) -> Entry:
 def update(project: Project, outcome: Outcome, basis: Basis) -> None:
     """Replace the entries of the mutations that `outcome` ran; all others stay, those of a replay beside it too.
 
-    Keeps: MUT-16, MUT-43.
+    Only what has no file any more is forgotten, unless it was run: then its file is about to be written.
+    Keeps: MUT-16, MUT-43, MUT-55.
     """
     if not outcome.results:
         return
     with _alone(project):
         entries = load(project)
+        for gone in entries.keys() - _standing(project):
+            del entries[gone]
         for result in outcome.results:
             entries[result.mutation.id] = replace(
                 entry(result, outcome),
@@ -145,6 +149,14 @@ def update(project: Project, outcome: Outcome, basis: Basis) -> None:
         path = project.root / FILE
         path.with_suffix(".new").write_text(json.dumps(_to_json(entries)) + "\n", encoding="utf-8")
         path.with_suffix(".new").replace(path)
+
+
+def _standing(project: Project) -> set[str]:
+    """The ids of the mutations that have a file, readable or not: the name of the file is the id.
+
+    Keeps: MUT-55.
+    """
+    return {PurePosixPath(file).stem for file in project.files((project.mutations,), ".json")}
 
 
 @contextmanager
