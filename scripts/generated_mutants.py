@@ -45,6 +45,7 @@ WORDS = {0: "survived", 1: "killed", 5: "no tests", 33: "no tests", 34: "skipped
 WORDS |= dict.fromkeys((-24, 24, 36, 152), "timeout")
 UNNOTICED = ("survived", "no tests")
 NOTICED = ("killed", "skipped")
+UNTOUCHED = "untouched"
 PERCENT = 95.0
 PATIENCE_SECONDS = 30.0
 PATIENCE_FACTOR = 10.0
@@ -213,14 +214,20 @@ def of_mutmut(room: Room) -> dict[str, list[str]]:
 
 def tried_in(tree: Path, names: Sequence[str] = (), room: Room | None = None) -> Iterator[Tried]:
     """The mutants that match `names` (all, if there are none), are in `room`, and that mutmut has tried."""
+    return (one for one in made_in(tree, names, room) if one.word != UNTOUCHED)
+
+
+def made_in(tree: Path, names: Sequence[str] = (), room: Room | None = None) -> Iterator[Tried]:
+    """The mutants of `room` that mutmut has made; what it has not tried, or does not match `names`, is UNTOUCHED."""
     mutants = tree / "mutants"
     for meta in sorted(mutants.glob("src/**/*.py.meta")):
         file = meta.relative_to(mutants / "src").as_posix().removesuffix(".meta")
         if room is not None and not room.holds(file.removeprefix("lastbus/")):
             continue
         for name, code in json.loads(meta.read_text(encoding="utf-8"))["exit_code_by_key"].items():
-            if code is not None and (not names or any(fnmatchcase(name, pattern) for pattern in names)):
-                yield Tried(name, f"engine/{file}", function_of(name), WORDS.get(code, "suspicious"))
+            is_meant = not names or any(fnmatchcase(name, pattern) for pattern in names)
+            word = WORDS.get(code, "suspicious") if is_meant and code is not None else UNTOUCHED
+            yield Tried(name, f"engine/{file}", function_of(name), word)
 
 
 def function_of(name: str) -> str:
@@ -235,7 +242,7 @@ def decided(tried: Sequence[Tried], again: Callable[[str], str]) -> Iterator[Tri
     Keeps: MUT-70.
     """
     for one in tried:
-        yield one if one.word in (*UNNOTICED, *NOTICED) else replace(one, word=again(one.name))
+        yield one if one.word in (*UNNOTICED, *NOTICED, UNTOUCHED) else replace(one, word=again(one.name))
 
 
 def ask_alone(command: Sequence[str], tests: Sequence[str], tree: Path, name: str, seconds: float) -> str:
@@ -299,13 +306,17 @@ def patiently(tree: Path, room: Room) -> Callable[[str], str]:
     return ask
 
 
-def gate(project: Project, room: Room, tried: Sequence[Tried], show: Callable[[str], str]) -> int:
+def gate(project: Project, room: Room, made: Sequence[Tried], show: Callable[[str], str]) -> int:
     """Print what became of the mutants of a room and what is wrong; 1 if anything is, else 0.
+
+    An acceptance whose mutant was made and not tried stands.
 
     Keeps: MUT-70.
     """
-    explained = {mutant.place for mutant in accepted.load(project)}
-    asked = [one for one in tried if one.word in UNNOTICED or (one.word not in NOTICED and one.place in explained)]
+    known = accepted.load(project)
+    tried = [one for one in made if one.word != UNTOUCHED]
+    explained = {mutant.place for mutant in known}
+    asked = [one for one in made if one.word in UNNOTICED or (one.word not in NOTICED and one.place in explained)]
     with ThreadPoolExecutor(os.cpu_count()) as pool:  # Each look is a process of its own.
         changes = list(pool.map(lambda one: accepted.change_of(show(one.name)), asked))
     survivors: list[accepted.Mutant] = []
@@ -313,7 +324,6 @@ def gate(project: Project, room: Room, tried: Sequence[Tried], show: Callable[[s
     for one, change in zip(asked, changes, strict=True):
         mutant = accepted.Mutant(MAKER, one.file, one.function, change)
         (survivors if one.word in UNNOTICED else undecided).append(mutant)
-    known = accepted.load(project)
     words = Counter(one.word for one in tried)
     reached = percent_killed(words, sum(mutant in known for mutant in survivors))
     print(", ".join(f"{count} {word}" for word, count in sorted(words.items())) + f": {reached:.1f} % killed")
@@ -355,12 +365,12 @@ def attempt(room: Room, tree: Path, jobs: int, names: Sequence[str]) -> int:
                 stack.enter_context(_environment(lent))
         if subprocess.run(run, cwd=tree, check=False).returncode:
             return FAILED
-        tried = list(decided(list(tried_in(tree, names, room)), patiently(tree, room)))
+        made = list(decided(list(made_in(tree, names, room)), patiently(tree, room)))
 
     def show(name: str) -> str:
         return subprocess.run([*command, "show", name], cwd=tree, capture_output=True, text=True, check=True).stdout
 
-    return gate(Project.load(ROOT), room, tried, show)
+    return gate(Project.load(ROOT), room, made, show)
 
 
 @contextlib.contextmanager

@@ -22,6 +22,7 @@ from scripts.generated_mutants import (
     decided,
     function_of,
     gate,
+    made_in,
     patiently,
     percent_killed,
     stage,
@@ -78,6 +79,12 @@ def test_what_was_tried_is_read_with_its_place_here_and_its_word(tree):
     assert [one.function for one in tried_in(tree, ["*Till*"])] == ["Till.open"]
 
 
+def test_what_is_not_asked_for_is_untouched(tree):
+    words = [one.word for one in made_in(tree, ["*Till*"])]
+
+    assert words == ["untouched", "untouched", "untouched", "no tests"]
+
+
 def test_what_an_earlier_run_left_of_other_rooms_does_not_count(tree):
     assert len(list(tried_in(tree, room=STRICT))) == 3
     assert list(tried_in(tree, room=Room(("_close/*",), ()))) == []
@@ -102,7 +109,7 @@ def test_no_mutants_fail_the_gate(sample, capsys):
 
 @pytest.mark.guarantee("MUT-70")
 @pytest.mark.parametrize("room", [STRICT, LENIENT], ids=["strict", "lenient"])
-@pytest.mark.parametrize(("word", "code"), [("survived", 0), ("hang", 0), ("killed", 1)])
+@pytest.mark.parametrize(("word", "code"), [("survived", 0), ("hang", 0), ("untouched", 0), ("killed", 1)])
 def test_an_accepted_mutant_passes_the_gate_until_somebody_notices_it(sample: Sample, room: Room, word: str, code: int):
     sample.write("mutations/accepted.toml", ACCEPTED)
     tried = [*mutants(killed=99), Tried("x_add__mutmut_1", "src/shop.py", "add", word)]
@@ -146,7 +153,7 @@ def test_what_ran_out_of_time_is_asked_again_before_it_counts():
         asked.append(name)
         return "killed"
 
-    words = ["killed", "survived", "timeout", "suspicious", "no tests", "skipped"]
+    words = ["killed", "survived", "timeout", "suspicious", "no tests", "skipped", "untouched"]
     tried = [Tried(word, "src/shop.py", "add", word) for word in words]
 
     assert [one.word for one in decided(tried, again)] == [
@@ -156,6 +163,7 @@ def test_what_ran_out_of_time_is_asked_again_before_it_counts():
         "killed",
         "no tests",
         "skipped",
+        "untouched",
     ]
     assert asked == ["timeout", "suspicious"]
 
