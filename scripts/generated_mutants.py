@@ -89,11 +89,12 @@ REPORT = ("_account", "_elements", "_folder", "_github", "_junit", "_page", "_re
 LEDGER = ("__init__", "citations", "collection", "counts", "frozen", "keepers", "ledger", "meaning", "revisions")
 LEDGER_TESTS = ("citations", "collection", "counts", "frozen", "frozen_bodies", "frozen_command", "ledger", "meaning")
 CATALOGUE = (
-    *("accepted", "anchors", "authoring", "basis", "changes", "config", "errors", "extreme", "history", "merge"),
-    *("mutation", "record", "shard", "surroundings", "witness", "witnesses"),
+    *("accepted", "anchors", "authoring", "basis", "changes", "config", "division", "errors", "extreme", "history"),
+    *("merge", "mutation", "record", "shard", "surroundings", "witness", "witnesses"),
 )
 CATALOGUE_TESTS = (
-    *("accepted", "anchors", "authoring", "basis", "changes", "config", "extreme", "history", "merge", "mutation"),
+    *("accepted", "anchors", "authoring", "basis", "changes", "config", "division", "extreme", "history", "merge"),
+    "mutation",
     *("surroundings", "witnesses"),
 )
 ROOMS = {

@@ -1,10 +1,10 @@
-"""What a baseline says of a killer without a result, and which killers run together."""
+"""What a baseline says of a killer without a result."""
 
 from __future__ import annotations
 
 import pytest
 
-from lastbus.proof.baseline import _absence, _red, _shares
+from lastbus.proof.baseline import _absence, _red
 from lastbus.proof.notes import Notes
 from lastbus.proof.verdict import Broken, Report, Run
 from tests.proof.sample import ADD, FULL
@@ -39,12 +39,3 @@ def test_killers_that_fail_are_red_and_all_of_them_are_if_the_run_was_cut_short(
         [ADD, FULL], "a.py: oh"
     )
     assert list(_red([ADD], Run(ended="died", doing=ADD), Notes())) == [ADD]
-
-
-def test_killers_of_one_file_run_together_and_the_shares_are_even():
-    killers = [f"{file}.py::t{number}" for file, count in (("a", 1), ("b", 3), ("c", 2)) for number in range(count)]
-
-    shares = _shares(killers, 2)
-
-    assert sorted(killer for share in shares for killer in share) == sorted(killers)
-    assert [{killer[0] for killer in share} for share in shares] == [{"b"}, {"a", "c"}]

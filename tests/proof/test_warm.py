@@ -337,6 +337,15 @@ def test_runs_are_warm_as_soon_as_the_tests_are_collected(sample, tmp_path, monk
     assert (before.how, after.how) == ("fresh", "warm")
 
 
+@pytest.mark.guarantee("MUT-23")
+def test_what_another_job_has_collected_is_imported_anew(sample, tmp_path, monkeypatch):
+    monkeypatch.setattr(runner, "Process", Played)
+    slot = Slot(sample.project, tmp_path, 0, sys.executable)
+    slot.collect([ADD])
+
+    assert [slot.run(tests, LIMITS)[0].how for tests in ([ADD], [FULL], [ADD, FULL])] == ["warm", "fresh", "fresh"]
+
+
 @pytest.mark.guarantee("MUT-24")
 @pytest.mark.parametrize(
     ("file", "text", "how"),

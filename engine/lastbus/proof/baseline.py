@@ -7,7 +7,6 @@ It also measures. How long a killer takes here says how long a mutation may keep
 
 from __future__ import annotations
 
-import queue
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -21,7 +20,6 @@ from lastbus.proof.verdict import How, Run, judge
 
 FIRST_LIMIT_SECONDS: Final = 120.0
 STARTUP_FLOOR_SECONDS: Final = 10.0
-SHARES_EACH: Final = 4
 FACTOR: Final = 10.0
 SETUP_FACTOR: Final = 3.0
 
@@ -64,38 +62,32 @@ class Baseline:
         )
 
 
-def measure(slots: Sequence[Slot], killers: Sequence[str], floor_seconds: float = 1.0) -> Baseline:
-    """Collect `killers` on every slot, run them on the unmutated copies, and look at the red ones again alone.
+def measure(slots: Sequence[Slot], wanted: Sequence[Sequence[str]], floor_seconds: float = 1.0) -> Baseline:
+    """Collect on every slot the killers that are wanted there, run them unmutated, and look again at the red ones.
 
     Keeps: MUT-06.
     """
     began = time.monotonic()
     baseline = Baseline(floor_seconds)
-    wanted = sorted(set(killers))
-    free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
-
-    def first(share: Sequence[str]) -> tuple[Run, Notes]:
-        slot = free.get()
-        try:
-            return _first_run(slot, share)
-        finally:
-            free.put(slot)
-
+    place = {killer: slot for slot, killers in zip(slots, wanted, strict=True) for killer in killers}
     with threads_for(slots) as pool:
-        list(pool.map(lambda slot: slot.collect(_there(slot, wanted)), slots))
-        for slot in slots:
-            free.put(slot)
-        # A fork costs little, so that whoever is free takes the next share; to import all anew costs too much for that.
-        count = len(slots) if any(slot.cold for slot in slots) else len(slots) * SHARES_EACH
-        shares = [share for share in _shares(wanted, count) if share]
-        for share, (run, notes) in zip(shares, pool.map(first, shares), strict=True):
-            _note(baseline, share, run, notes)
+        for killers, told in zip(wanted, pool.map(_collect_and_run, slots, wanted), strict=True):
+            if told is not None:
+                _note(baseline, killers, *told)
     baseline.startup_seconds = max(baseline.startup_seconds, *(slot.boot_seconds for slot in slots))
     for killer in [*baseline.red, *baseline.absent]:
-        _look_again(baseline, slots[0], killer)
+        _look_again(baseline, place[killer], killer)
     share_bytecode([slot.copy for slot in slots])
     baseline.wall_seconds = time.monotonic() - began
     return baseline
+
+
+def _collect_and_run(slot: Slot, killers: Sequence[str]) -> tuple[Run, Notes] | None:
+    """Nothing is collected for nothing: pytest would take that for everything."""
+    if not killers:
+        return None
+    slot.collect(_there(slot, killers))
+    return _first_run(slot, killers)
 
 
 def _first_run(slot: Slot, killers: Sequence[str], how: How = "warm") -> tuple[Run, Notes]:
@@ -127,17 +119,6 @@ def _look_again(baseline: Baseline, slot: Slot, killer: str) -> None:
             baseline.cold[killer] = first or "was not collected by the warm process"
     elif not slot.cold and not _red([killer], *_first_run(slot, [killer], "fresh")):
         baseline.unstable[killer] = baseline.red.pop(killer)
-
-
-def _shares(killers: Sequence[str], count: int) -> list[list[str]]:
-    """`killers` in `count` lists that keep the tests of one file together, so that its fixtures start once."""
-    shares: list[list[str]] = [[] for _ in range(count)]
-    files: dict[str, list[str]] = {}
-    for killer in killers:
-        files.setdefault(killer.split("::")[0], []).append(killer)
-    for tests in sorted(files.values(), key=len, reverse=True):
-        min(shares, key=len).extend(tests)
-    return shares
 
 
 def _note(baseline: Baseline, killers: Sequence[str], run: Run, notes: Notes) -> None:

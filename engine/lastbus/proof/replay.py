@@ -8,10 +8,10 @@ from __future__ import annotations
 import queue
 import sys
 import tempfile
+import threading
 import time
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,6 +19,7 @@ from typing import Final
 
 from lastbus.proof.baseline import Baseline, measure
 from lastbus.proof.config import Project
+from lastbus.proof.division import divide, killers
 from lastbus.proof.mutation import Mutation, Unfit, apply, texts_of
 from lastbus.proof.runner import Slot, threads_for
 from lastbus.proof.services import Services
@@ -134,13 +135,13 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="lastbus-") as work, ExitStack() as ending:
         room = Path(work).resolve()
         services = Services(project, room, python)
-        slots = [Slot(project, room, number, python, isolated, services) for number in range(max(1, jobs))]
+        parts = divide(mutations, max(1, jobs))
+        slots = [Slot(project, room, number, python, isolated, services) for number in range(len(parts))]
         for slot in slots:
             ending.callback(slot.close)
         with threads_for(slots) as pool:
             list(pool.map(Slot.start, slots))
-        killers = [killer for mutation in mutations for killer in mutation.killers]
-        baseline = measure(slots, killers, project.floor_seconds)
+        baseline = measure(slots, [killers(part) for part in parts], project.floor_seconds)
         outcome = Outcome(slots[0].version, jobs, baseline)
         if not baseline.red:
             with threads_for(slots) as pool:
@@ -148,28 +149,31 @@ def replay(
             outcome.startup_seconds = time.monotonic() - began
             looks = {suspect: max(confirm, SUSPICION) for suspect in suspects}
             confirmations = {one.id: looks.get(one.id, confirm) for one in mutations}
-            outcome.results = _Round(project, slots, baseline, progress, confirmations).play(mutations)
+            waiting = dict(zip(slots, map(deque, parts), strict=True))
+            outcome.results = _Round(project, waiting, baseline, progress, confirmations).play(mutations)
         outcome.wall_seconds = time.monotonic() - began
         return outcome
 
 
 class _Round:
-    """Mutations spread over slots: all once, then second runs, those over their limit alone at the end."""
+    """Mutations waiting for slots: all once, then second runs, those over their limit alone at the end."""
 
     def __init__(
         self,
         project: Project,
-        slots: Sequence[Slot],
+        waiting: Mapping[Slot, deque[Mutation]],
         baseline: Baseline,
         progress: Progress,
         confirmations: Mapping[str, int],
     ) -> None:
         self._project = project
         self._confirmations = confirmations
+        self._waiting = waiting
+        self._choosing = threading.Lock()
+        self._slots = list(waiting)
         self._free: queue.SimpleQueue[Slot] = queue.SimpleQueue()
-        for slot in slots:
+        for slot in waiting:
             self._free.put(slot)
-        self._slots = slots
         self._baseline = baseline
         self._progress = progress
         self._texts: dict[str, str] = {}
@@ -180,22 +184,36 @@ class _Round:
         for mutation in mutations:
             self._texts.update(texts_of(copied, mutation))
         results: dict[str, Result] = {}
-        alone: list[tuple[Mutation, Result]] = []
+        alone: list[Result] = []
         with threads_for(self._slots) as pool:
-            running: list[Future[Result]] = [pool.submit(self._judge, mutation) for mutation in mutations]
-            for mutation, future in zip(mutations, running, strict=True):
+            for future in [pool.submit(self._turn) for _ in mutations]:
                 result = future.result()
-                results[mutation.id] = result
+                results[result.mutation.id] = result
                 if result.verdict is Verdict.TIMEOUT:
-                    alone.append((mutation, result))
+                    alone.append(result)
                 else:
                     self._progress(result)
-        for mutation, first in alone:
-            results[mutation.id] = self._again(mutation, first)
-            self._progress(results[mutation.id])
+        for first in alone:
+            result = results[first.mutation.id] = self._again(first)
+            self._progress(result)
         return [results[mutation.id] for mutation in mutations]
 
-    def _judge(self, mutation: Mutation) -> Result:
+    def _turn(self) -> Result:
+        """The next mutation, in a free slot."""
+        slot = self._free.get()
+        try:
+            return self._judge(self._next(slot), slot)
+        finally:
+            self._free.put(slot)
+
+    def _next(self, slot: Slot) -> Mutation:
+        """The first that waits for `slot`; if there is none, the last one of the longest line."""
+        with self._choosing:
+            if self._waiting[slot]:
+                return self._waiting[slot].popleft()
+            return max(self._waiting.values(), key=len).pop()
+
+    def _judge(self, mutation: Mutation, slot: Slot) -> Result:
         """One mutation, looked at as often as its verdict asks for; alone and at the end if it was over its limit.
 
         Keeps: MUT-14, MUT-27, MUT-30.
@@ -208,50 +226,51 @@ class _Round:
         doubt = self._doubt(mutation)
         if doubt is not None:
             return Result(mutation, doubt, 0.0)
-        first, run = self._run(mutation, texts)
+        first, run = self._run(slot, mutation, texts)
         if first.verdict is Verdict.KILLED:
-            first = self._repeated(mutation, texts, first, run.how)
+            first = self._repeated(slot, mutation, texts, first, run.how)
         if first.verdict in (Verdict.TIMEOUT, Verdict.FLAKY) or not wants_second_run(first, mutation.expect):
             return Result(mutation, first, time.monotonic() - began, run.log, how=run.how)
-        result = self._confirmed(mutation, texts, first, run)
+        result = self._confirmed(slot, mutation, texts, first, run)
         return replace(result, seconds=time.monotonic() - began)
 
-    def _repeated(self, mutation: Mutation, texts: Texts, kill: Judgement, how: How) -> Judgement:
+    def _repeated(self, slot: Slot, mutation: Mutation, texts: Texts, kill: Judgement, how: How) -> Judgement:
         """A kill that is to be confirmed: the killers must fail again each time, and pass each time unmutated.
 
         Keeps: MUT-30.
         """
         for _ in range(self._confirmations[mutation.id]):
-            again, _ = self._run(mutation, texts, how=how)
+            again, _ = self._run(slot, mutation, texts, how=how)
             if again.verdict is not Verdict.KILLED:
                 return flaky([kill, again])
-            unmutated, _ = self._run(mutation, {}, how=how)
+            unmutated, _ = self._run(slot, mutation, {}, how=how)
             if unmutated.verdict is not Verdict.SURVIVED:
                 return Judgement(Verdict.FLAKY, f"unmutated, after the baseline: {unmutated.reason}")
         return kill
 
-    def _confirmed(self, mutation: Mutation, texts: Texts, first: Judgement, run: Run) -> Result:
+    def _confirmed(self, slot: Slot, mutation: Mutation, texts: Texts, first: Judgement, run: Run) -> Result:
         """What a run in isolation makes of `first`. If they differ, each is asked once more: is it the place, or luck?
 
         Keeps: MUT-14, MUT-27.
         """
-        second, again = self._run(mutation, texts, how="isolated")
+        second, again = self._run(slot, mutation, texts, how="isolated")
         if first.verdict is second.verdict or run.how == "isolated":
             return Result(mutation, settle(first, second, again.late), again.seconds, again.log, how=run.how)
-        firsts = [first, self._run(mutation, texts)[0]]
-        seconds = [second, self._run(mutation, texts, how="isolated")[0]]
+        firsts = [first, self._run(slot, mutation, texts)[0]]
+        seconds = [second, self._run(slot, mutation, texts, how="isolated")[0]]
         judgement = agreed(firsts, seconds)
         told = "" if judgement.verdict is Verdict.FLAKY else f"{run.how}: {first.verdict}, isolated: {second.verdict}"
         return Result(mutation, judgement, again.seconds, again.log, how=run.how, disagreement=told)
 
-    def _again(self, mutation: Mutation, first: Result) -> Result:
+    def _again(self, first: Result) -> Result:
         """Alone, in a new process, with a longer limit: the second opinion on a run over its limit.
 
         Keeps: MUT-05, MUT-14, MUT-27.
         """
+        mutation = first.mutation
         texts = apply(mutation.edits, self._texts)
         began = time.monotonic()
-        second, run = self._run(mutation, texts, PATIENCE, "isolated")
+        second, run = self._run(self._slots[0], mutation, texts, PATIENCE, "isolated")
         judgement = settle(first.judgement, second, run.late)
         told = "" if judgement.verdict in OVERDUE else f"{first.how}: {first.verdict}, isolated: {second.verdict}"
         seconds = first.seconds + time.monotonic() - began
@@ -269,18 +288,16 @@ class _Round:
                 return Judgement(Verdict.FLAKY, f"{killer} is unstable unmutated: {self._baseline.unstable[killer]}")
         return None
 
-    def _run(self, mutation: Mutation, texts: Texts, patience: float = 1.0, how: How = "warm") -> tuple[Judgement, Run]:
+    def _run(
+        self, slot: Slot, mutation: Mutation, texts: Texts, patience: float = 1.0, how: How = "warm"
+    ) -> tuple[Judgement, Run]:
         """One run of the killers on the mutated copy, in a warm process if every killer passes there unmutated.
 
         Keeps: MUT-26.
         """
         if how == "warm" and not self._baseline.cold.keys().isdisjoint(mutation.killers):
             how = "fresh"
-        slot = self._free.get()
-        try:
-            with slot.mutated(texts):
-                limits = self._baseline.limits(mutation)
-                run, _ = slot.run(mutation.killers, limits, patience, how=how, mutated=list(texts))
-        finally:
-            self._free.put(slot)
+        with slot.mutated(texts):
+            limits = self._baseline.limits(mutation)
+            run, _ = slot.run(mutation.killers, limits, patience, how=how, mutated=list(texts))
         return judge(run, mutation.killers, mutation.guarantees, self._baseline.carries), run

@@ -65,7 +65,7 @@ class Slot:
         """Why no run is warm; empty once the warm process waits for mutations."""
         self._unprepared = ""
         """Why no run is fresh; empty until that is known."""
-        self._wanted: list[str] = []
+        self._collected: set[str] = set()
         self.boot_seconds = 0.0
         self._scratch.mkdir()
         # Servers that give up root must be able to reach their data below here.
@@ -92,7 +92,7 @@ class Slot:
             self.cold = "every run is isolated"
             return
         began = time.monotonic()
-        self._wanted = list(tests)
+        self._collected = set(tests)
         process = self._process("warm")
         process.send(self._command(tests, bytecode=True))
         self._await_warm(process, COLLECT_SECONDS)
@@ -119,7 +119,7 @@ class Slot:
             return
         self._modules = list(modules)
         if not self._unprepared:
-            self._prepare(self._wanted)  # It gets ready while the first mutations are tried.
+            self._prepare(sorted(self._collected))  # It gets ready while the first mutations are tried.
         if not self.cold:
             self._processes["warm"].send({"do": "preload", "modules": self._modules})
             self._await_warm(self._processes["warm"], BOOT_SECONDS)
@@ -141,7 +141,7 @@ class Slot:
         """
         if self._isolated:
             how = "isolated"
-        if how == "warm" and not self.cold:
+        if how == "warm" and not self.cold and set(tests) <= self._collected:
             run, notes = self._run(tests, limits, patience, bytecode, "warm", mutated)
             if not self._processes["warm"].alive:
                 self.cold = "the warm process died"  # The copy is mutated now: too late to collect again.
@@ -206,7 +206,7 @@ class Slot:
             return False
         process = self._processes.get("fresh")
         if process is None or not process.alive:
-            process = self._prepare(self._wanted or tests)
+            process = self._prepare([*self._collected, *tests])
         if not process.version:
             self.version = process.ready()
             said = process.until("prepared", BOOT_SECONDS)

@@ -103,7 +103,7 @@ def _ready(
 ) -> tuple[list[Slot], Baseline]:
     slots = [Slot(guinea.project, work, number, python) for number in range(jobs)]
     killers = [killer for mutation in mutations for killer in mutation.killers]
-    baseline = measure(slots, killers, guinea.project.floor_seconds)
+    baseline = measure(slots, [killers] * jobs, guinea.project.floor_seconds)
     for slot in slots:
         slot.preload(list(baseline.modules))
     return slots, baseline
