@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from lastbus.proof.replay import Outcome
+from lastbus.proof.baseline import Baseline
+from lastbus.proof.replay import Outcome, _Round
 from lastbus.proof.verdict import Verdict
-from tests.proof.inside import IN_WARM
+from tests.proof.inside import IN_WARM, Inside
 from tests.proof.sample import ADD, CODE, FULL, HAS_SUBTESTS, TESTS, UNMARKED, Sample, shop
 
 EXTRA = """
@@ -297,3 +300,33 @@ def test_a_killer_that_fails_unmutated_after_its_baseline_is_flaky(sample, insid
 
     assert [str(result.verdict) for result in outcome.results] == ["flaky"]
     assert "unmutated, after the baseline" in outcome.results[0].judgement.reason
+
+
+@pytest.mark.parametrize(("jobs", "copies"), [(1, 1), (2, 2), (9, 3)])
+def test_there_are_no_more_copies_than_mutations_and_what_waits_is_shared_out(sample, monkeypatch, jobs, copies):
+    made: list[Inside] = []
+
+    class Counted(Inside):
+        def __init__(self, *args: Any) -> None:
+            super().__init__(*args)
+            made.append(self)
+
+    monkeypatch.setattr("lastbus.proof.replay.Slot", Counted)
+    for name in ("one", "two", "three"):
+        sample.mutate(name)
+
+    results = sample.replay(jobs=jobs).results
+
+    assert len(made) == copies
+    assert {result.mutation.id: str(result.verdict) for result in results} == dict.fromkeys(
+        ["one", "three", "two"], "killed"
+    )
+
+
+def test_a_job_that_is_done_goes_on_with_the_last_one_of_the_longest_line(sample):
+    one, two, three = (sample.mutate(name) for name in ("one", "two", "three"))
+    idle, busy, other = (Inside(sample.project, sample.root.parent / str(number), 0, "") for number in range(3))
+    waiting: Any = {idle: deque(), busy: deque([one, two]), other: deque([three])}
+    waits = _Round(sample.project, waiting, Baseline(), lambda _: None, {})
+
+    assert [waits._next(slot) for slot in (idle, busy, idle)] == [two, one, three]

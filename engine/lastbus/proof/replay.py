@@ -135,7 +135,7 @@ def replay(
     with tempfile.TemporaryDirectory(prefix="lastbus-") as work, ExitStack() as ending:
         room = Path(work).resolve()
         services = Services(project, room, python)
-        parts = divide(mutations, max(1, jobs))
+        parts = divide(mutations, max(1, min(jobs, len(mutations))))
         slots = [Slot(project, room, number, python, isolated, services) for number in range(len(parts))]
         for slot in slots:
             ending.callback(slot.close)
