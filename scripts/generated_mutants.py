@@ -23,6 +23,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -47,9 +48,10 @@ UNNOTICED = ("survived", "no tests")
 NOTICED = ("killed", "skipped")
 UNTOUCHED = "untouched"
 PERCENT = 95.0
-PATIENCE_SECONDS = 30.0
+PATIENCE_SECONDS = 20.0
 PATIENCE_FACTOR = 10.0
-"""What is asked again may take ten times what its tests take without the mutant, and this much more."""
+"""Of what is asked again, a test may take ten times what the slowest takes without the mutant, and this much more."""
+GLANCE_SECONDS = 0.5
 HANGS_MAX = 3
 """So many tests may hang on one mutant; after that the others are not asked."""
 
@@ -247,7 +249,7 @@ def decided(tried: Sequence[Tried], again: Callable[[str], str]) -> Iterator[Tri
 
 
 def ask_alone(command: Sequence[str], tests: Sequence[str], tree: Path, name: str, seconds: float) -> str:
-    """What `tests` say about one mutant in a process of their own, started by `command`, within `seconds`.
+    """What `tests` say about one mutant in a process of their own, started by `command`, each within `seconds`.
 
     A hang says nothing, and the tests after it are asked as well: "killed" if one of them fails, "hang" if none does.
 
@@ -255,19 +257,19 @@ def ask_alone(command: Sequence[str], tests: Sequence[str], tree: Path, name: st
     """
     left = list(tests)
     for _ in range(HANGS_MAX):
-        code, named = _ended([*command, *left], tree, {**os.environ, "MUTANT_UNDER_TEST": name}, seconds)
+        code, line = _ended([*command, *left], tree, {**os.environ, "MUTANT_UNDER_TEST": name}, seconds)
         if code is not None:
             return "hang" if code == 0 and len(left) < len(tests) else WORDS.get(code, "broken")
-        if named not in left:  # It hangs before the first test, or after the last one.
-            break
-        left = left[left.index(named) + 1 :]
-        if not left:
+        number = next((number for number, test in enumerate(left) if line.startswith(f"{test} ")), len(left))
+        left = left[number + 1 :]
+        if not left:  # It was the last one, or it hangs before the first one.
             break
     return "hang"
 
 
 def _ended(command: Sequence[str], cwd: Path, environment: dict[str, str], seconds: float) -> tuple[int | None, str]:
-    """Its exit code, or None if it had to be killed with all that it started; and the test that pytest named last.
+    """Its exit code, or None if it said nothing for `seconds` and was killed with all that it had started; and the last
+    line that names a test.
 
     Keeps: MUT-70.
     """
@@ -275,18 +277,19 @@ def _ended(command: Sequence[str], cwd: Path, environment: dict[str, str], secon
         process = subprocess.Popen(
             command, cwd=cwd, env=environment, stdout=said, stderr=subprocess.DEVNULL, start_new_session=True
         )
-        code: int | None = None
+        heard, silent_since = 0, time.monotonic()
         try:
-            code = process.wait(seconds)
-        except subprocess.TimeoutExpired:
-            pass
+            while (code := process.poll()) is None and time.monotonic() - silent_since < seconds:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    process.wait(GLANCE_SECONDS)
+                if (size := os.fstat(said.fileno()).st_size) != heard:
+                    heard, silent_since = size, time.monotonic()
         finally:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             process.wait()
         said.seek(0)
-        named = [line.split(" ", 1)[0] for line in said if "::" in line]
-    return code, named[-1] if named else ""
+        return code, next((line for line in reversed(list(said)) if "::" in line), "")
 
 
 def patiently(tree: Path, room: Room) -> Callable[[str], str]:
@@ -298,7 +301,7 @@ def patiently(tree: Path, room: Room) -> Callable[[str], str]:
     def ask(name: str) -> str:
         reach = learned["tests_by_mangled_function_name"].get(name.rpartition("__mutmut_")[0], [])
         tests = sorted(reach, key=lambda test: seconds[test])
-        limit = PATIENCE_SECONDS + PATIENCE_FACTOR * sum(seconds[test] for test in tests)
+        limit = PATIENCE_SECONDS + PATIENCE_FACTOR * max((seconds[test] for test in tests), default=0.0)
         command = [sys.executable, "-m", "pytest", *arguments]
         word = ask_alone(command, tests, tree / "mutants", name, limit) if tests else "no tests"
         print(f"  asked again, alone: {name}: {word}", flush=True)

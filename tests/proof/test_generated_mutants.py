@@ -174,7 +174,7 @@ import os, sys, time
 for test in sys.argv[1:]:
     print(test, end=" ", flush=True)
     if test.endswith("slow"):
-        time.sleep(0.2)
+        time.sleep(0.5)
     if test.endswith("hangs"):
         print(os.environ["MUTANT_UNDER_TEST"], flush=True)
         time.sleep(600)
@@ -192,22 +192,33 @@ def alone(folder: Path, *tests: str, seconds: float = 60.0) -> str:
     return ask_alone([sys.executable, str(player)], [f"t.py::{test}" for test in tests], folder, "m", seconds)
 
 
+@pytest.mark.slow
 @pytest.mark.guarantee("MUT-70")
 def test_a_mutant_that_is_asked_again_is_judged_by_tests_that_fail_or_pass(tmp_path):
+    """Starts a program three times."""
     assert alone(tmp_path, "passes", "slow", "fails") == "killed"
     assert alone(tmp_path, "passes", "slow") == "survived"
     assert alone(tmp_path, "usage") == "broken"
 
 
+@pytest.mark.slow
+def test_many_tests_may_take_their_time_one_after_another(tmp_path):
+    """Takes longer than any single test may."""
+    assert alone(tmp_path, *["slow"] * 6, seconds=2.0) == "survived"
+
+
+@pytest.mark.slow
 @pytest.mark.guarantee("MUT-70")
 def test_a_hang_is_no_kill_and_does_not_hide_one(tmp_path):
     """Waits for the limit three times."""
-    assert alone(tmp_path, "hangs", "fails", seconds=2.0) == "killed"
+    assert alone(tmp_path, "one that [now and then] hangs", "fails", seconds=2.0) == "killed"
     assert alone(tmp_path, "passes", "hangs", "passes", seconds=2.0) == "hang"
     assert alone(tmp_path, "passes", "hangs", seconds=2.0) == "hang"
 
 
+@pytest.mark.slow
 def test_a_mutant_is_asked_again_with_the_tests_that_reach_it(tmp_path, capsys, monkeypatch):
+    """Runs pytest twice."""
     monkeypatch.delenv("PYTEST_DISABLE_PLUGIN_AUTOLOAD", raising=False)
     mutants = tmp_path / "mutants"
     mutants.mkdir()
