@@ -102,6 +102,42 @@ def test_a_teardown_that_somebody_else_drives_is_reported_as_failed_and_closes_a
     assert clean(found)
 
 
+@pytest.mark.guarantee("CLOSE-92")
+def test_a_teardown_driven_by_hand_has_no_end_to_wait_for_when_the_shared_future_was_cancelled() -> None:
+    async def act(loop: Loop, found: House) -> Any:
+        bus = Bus()
+        bus._close_timeout = 30
+        bus.dispatch(bus.curtain)
+        factory(loop, lambda coro: step_by_step(coro) or bus.finished)
+        shared = bus.request_close()
+        loop.set_task_factory(None)
+        shared.cancel()
+        first = await outcome(Task(bus.close()))
+        then = list(bus.calls)
+        bus.curtain.set()
+        await turns(20)
+        return first, then, bus.calls, await outcome(Task(bus.close())), bus._teardown_runs
+
+    value, found = run(act)
+
+    assert value == ("teardown-incomplete", NONE, ALL, "returned", 1)
+    assert clean(found)
+
+
+def step_by_step(coro: Any) -> None:
+    """Drive a coroutine without a task: one step now, and one whenever what it waits for is done."""
+
+    def step(_: object = None) -> None:
+        try:
+            awaited = coro.send(None)
+        except StopIteration:
+            return
+        awaited._asyncio_future_blocking = False
+        awaited.add_done_callback(step)
+
+    step()
+
+
 @pytest.mark.guarantee("RES-R3")
 def test_a_refused_task_that_cannot_be_cancelled_is_refused_all_the_same() -> None:
     async def act(loop: Loop, found: House) -> Any:

@@ -47,7 +47,8 @@ class Completion(Adoption):
     async def _outlast(self, limit: float | None, deadline: float | None) -> None:
         """Wait for the teardown itself: somebody has cancelled the future that all share, as `asyncio.wait_for` does.
 
-        The caller's `limit` still ends at its `deadline`. A teardown that reached its end has nothing outstanding.
+        The caller's `limit` still ends at its `deadline`. A teardown that reached its end has nothing outstanding. One
+        that a task factory drives by hand has no task: it is called incomplete until it has reached its end.
 
         Keeps: CLOSE-92.
         """
