@@ -41,6 +41,27 @@ def test_a_verdict_rests_on_the_mutation_as_it_was_read_whatever_became_of_its_f
     assert Tree(sample.project).changed(basis) == "mutations/sum/add-wrong.json"
 
 
+@pytest.mark.guarantee("MUT-16")
+def test_what_was_found_unchanged_once_is_compared_with_a_mutation_that_is_read_later(sample):
+    read = sample.mutate("add-wrong")
+    tree = Tree(sample.project)
+    basis = tree.basis(read)
+    assert tree.changed(basis) == ""
+
+    tree.know(sample.mutate("add-wrong", new="return 0"))
+
+    assert tree.changed(basis) == "mutations/sum/add-wrong.json"
+
+
+@pytest.mark.guarantee("MUT-16")
+def test_two_verdicts_that_rest_on_different_contents_of_one_file_do_not_both_hold(sample):
+    tree = Tree(sample.project)
+    basis = tree.basis(sample.mutate("add-wrong"))
+    assert tree.changed(basis) == ""
+
+    assert tree.changed({**basis, "src/shop.py": basis["tests/test_shop.py"]}) == "src/shop.py"
+
+
 @pytest.mark.guarantee("MUT-41")
 @pytest.mark.parametrize(
     "line",

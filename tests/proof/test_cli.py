@@ -45,6 +45,25 @@ def commit(sample: Sample) -> None:
         subprocess.run(["git", *command], cwd=sample.root, check=True)
 
 
+def test_a_replay_that_has_nothing_to_run_loads_nothing_that_only_others_need(lastbus, sample):
+    sample.mutate("add-wrong")
+    program = """
+import sys
+from lastbus.cli import main
+try:
+    main(["replay", "--reuse"])
+finally:
+    unneeded = {"asyncio", "lastbus.proof.ledger", "lastbus.proof.changes", "lastbus.proof.report.folder", "xml.etree"}
+    print(*sorted(unneeded & sys.modules.keys()), file=sys.stderr)
+"""
+
+    first, second = (subprocess.run([sys.executable, "-c", program], capture_output=True, text=True) for _ in range(2))
+
+    assert "1 killed" in first.stdout
+    assert "1 of 1 verdicts still hold and were reused" in second.stdout
+    assert (second.returncode, second.stderr) == (0, "\n")
+
+
 @pytest.mark.parametrize(
     "command",
     [

@@ -92,15 +92,14 @@ def replay(
 
     Keeps: MUT-44, MUT-46, MUT-47.
     """
-    from lastbus.proof import changes, ledger
     from lastbus.proof.config import Project
     from lastbus.proof.history import Use
-    from lastbus.proof.merge import run_facts
     from lastbus.proof.mutation import load_all, select
-    from lastbus.proof.report import refuse_foreign
     from lastbus.proof.shard import Shard
 
     if report is not None:
+        from lastbus.proof.report import refuse_foreign
+
         refuse_foreign(report)
     use = Use.chosen(fresh, audit, audit_seed, report is not None or isolated or confirm > 0, os.environ)
     part = Shard.parse(shard) if shard else None
@@ -108,15 +107,23 @@ def replay(
     catalogue = load_all(project)
     selected = select(catalogue, ids or (), group or ())
     if changed_since is not None:
+        from lastbus.proof import changes
+
         selected = changes.since(project, changed_since, selected)
         if not selected:
             out().print(f"nothing to replay: no mutation, anchored function or killer changed since {changed_since}")
-    facts = run_facts(project, selected, catalogue, part) if json_file else {}
+    facts = {}
+    if json_file is not None:
+        from lastbus.proof.merge import run_facts
+
+        facts = run_facts(project, selected, catalogue, part)
     mutations = part.of(selected) if part and selected else selected
     done = _replayed(project, mutations, python, jobs, isolated, use, confirm)
     if json_file is not None:
         write_json(json_file, done, facts)
     if report is not None or _on_github():
+        from lastbus.proof import ledger
+
         _reported(project, done.outcome, ledger.read(project), report)
     raise typer.Exit(done.exit_code)
 

@@ -6,7 +6,6 @@ installs no signal handler; these commands do, and everything is closed on the w
 
 from __future__ import annotations
 
-import asyncio
 import logging
 import signal
 import sys
@@ -91,6 +90,8 @@ def run(service: Coroutine[Any, Any, None]) -> None:
 
     A server that fails is one line and the exit code 1; the exit code of a signal is 128 and its number.
     """
+    import asyncio
+
     from lastbus import EventError
 
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
@@ -111,6 +112,8 @@ async def until_told(service: Coroutine[Any, Any, None]) -> int | None:
 
     Keeps: FLOW-10.
     """
+    import asyncio
+
     loop, task = asyncio.get_running_loop(), asyncio.current_task()
     assert task is not None
     told: list[int] = []
@@ -171,7 +174,9 @@ async def main_async(bus: object, control: Control, service_type: str, service: 
 
 async def stay() -> None:
     """Never return: a service ends by a cancellation, or by a signal that becomes one."""
-    await asyncio.get_running_loop().create_future()
+    from asyncio import get_running_loop
+
+    await get_running_loop().create_future()
 
 
 def make_bus(kind: str, redis_url: str, database_url: str | None) -> StoringBus:

@@ -35,6 +35,7 @@ class Tree:
         self.project = project
         self._root = os.fspath(project.root)
         self._digests: dict[str, str] = {}
+        self._same: set[tuple[str, str]] = set()
         self._leanings: dict[str, set[str]] = {}
 
     def digest(self, file: str) -> str:
@@ -50,6 +51,7 @@ class Tree:
     def know(self, mutation: Mutation) -> None:
         """Take the text of a mutation that was read already, which is what will be put in, for that of its file."""
         self._digests[mutation.source] = hashlib.sha256(mutation.text.encode()).hexdigest()[:32]
+        self._same.clear()
 
     def basis(self, mutation: Mutation) -> dict[str, str]:
         """Every file that the verdict on `mutation` rests on, with its digest.
@@ -65,7 +67,12 @@ class Tree:
 
         Keeps: MUT-16.
         """
-        return next((file for file, digest in basis.items() if self.digest(file) != digest), "")
+        if basis.items() <= self._same:  # Hundreds of verdicts rest on the same files: most have been compared.
+            return ""
+        file = next((file for file, digest in basis.items() if self.digest(file) != digest), "")
+        if not file:
+            self._same.update(basis.items())
+        return file
 
     def _test_files(self, killers: Sequence[str]) -> set[str]:
         """The killers' files, every conftest that pytest may read for them, what these lean on, and data beside them.

@@ -7,9 +7,10 @@ to the root, so that the same project can be read from a copy of its tree.
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath
 from typing import Any
 
 from lastbus.proof.errors import UsageError
@@ -70,13 +71,18 @@ class Project:
         found: set[str] = set()
         for place in places:
             base = self.root / place
-            inside = [base] if base.is_file() else base.rglob(f"*{suffix}")
-            found.update(file.relative_to(self.root).as_posix() for file in inside if "__pycache__" not in file.parts)
-        return sorted(found)
+            if base.is_file():
+                found.add(base.relative_to(self.root).as_posix())
+            for folder, folders, names in os.walk(base):
+                folders[:] = [name for name in folders if name != "__pycache__"]
+                here = PurePath(folder).relative_to(self.root).as_posix()
+                found.update(f"{here}/{name}" for name in names if name.endswith(suffix))
+        return sorted(file.removeprefix("./") for file in found)
 
     def read(self, file: str) -> str:
         """The text of a file of the project, newlines as they are."""
-        return (self.root / file).read_bytes().decode("utf-8")
+        with open(f"{self.root}/{file}", "rb") as opened:
+            return opened.read().decode("utf-8")
 
 
 def _strings(table: dict[str, Any], key: str) -> tuple[str, ...]:

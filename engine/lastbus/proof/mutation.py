@@ -9,6 +9,7 @@ says why. It is never skipped and never counted as killed.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -142,8 +143,9 @@ def read_all(project: Project) -> tuple[list[Mutation], list[MutationFileError]]
     """
     known: dict[str, str] = {}
     loaded, faults = [], []
+    depth = len(PurePosixPath(project.mutations).parts) + 1
     for file in project.files((project.mutations,), ".json"):
-        if len(PurePosixPath(file).relative_to(project.mutations).parts) != 2:
+        if file.count("/") != depth:
             continue  # schema.json and its like describe mutations, they are none.
         try:
             mutation = parse(file, project.read(file))
@@ -175,7 +177,7 @@ def parse(file: str, text: str) -> Mutation:
     edits = body.get("edits") or [body]
     return Mutation(
         id=body["id"],
-        group=PurePosixPath(file).parent.name,
+        group=os.path.basename(os.path.dirname(file)),
         guarantees=tuple(body["guarantees"]),
         summary=body["summary"],
         edits=tuple(Edit(edit["file"], edit["old"], edit["new"]) for edit in edits),
@@ -188,8 +190,9 @@ def parse(file: str, text: str) -> Mutation:
 
 
 def _contradictions(file: str, body: dict[str, Any]) -> Iterator[tuple[str, str]]:
-    if body["id"] != PurePosixPath(file).stem:
-        yield "id", f"must be the file's name: {PurePosixPath(file).stem}"
+    name = os.path.splitext(os.path.basename(file))[0]
+    if body["id"] != name:
+        yield "id", f"must be the file's name: {name}"
     single = sorted(_EDIT.keys() & body.keys())
     if "edits" in body and single:
         yield single[0], "stands beside edits: keep one of the two forms"

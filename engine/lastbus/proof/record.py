@@ -85,7 +85,7 @@ def load(project: Project) -> dict[str, Entry]:
     """The entries by mutation id; an unreadable record is an empty one, and proves nothing."""
     try:
         body = json.loads((project.root / FILE).read_text(encoding="utf-8"))
-        files = [(file, digest) for file, digest in body["files"]]
+        files = [(str(file), str(digest)) for file, digest in body["files"]]
         return {name: _entry(entry, files) for name, entry in body["entries"].items()}
     except (OSError, ValueError, KeyError, TypeError, AttributeError, IndexError):
         return {}
@@ -100,7 +100,7 @@ def _entry(body: Mapping[str, Any], files: Sequence[tuple[str, str]]) -> Entry:
         python=body["python"],
         executable=body["executable"],
         surroundings=body["surroundings"],
-        files=dict(files[number] for number in body["files"]),
+        files=dict(map(files.__getitem__, body["files"])),
     )
 
 

@@ -14,7 +14,8 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
@@ -54,23 +55,41 @@ def look(project: Project, python: str) -> Surroundings:
     Keeps: MUT-42.
     """
     executable = os.path.abspath(python) if os.path.dirname(python) else python
-    version, facts = _interpreter(executable)
+    with _asked(executable) as answer:
+        facts = (*_settings(project), *judges().values(), *(f"{name}={os.environ.get(name)}" for name in _SWITCHES))
+        version, build = answer()
     if not version:
         return Surroundings("", executable, "")
-    facts = (*facts, *_settings(project), *judges().values(), *(f"{name}={os.environ.get(name)}" for name in _SWITCHES))
+    facts = (*build, *facts)
     return Surroundings(version, executable, hashlib.sha256("\0".join(facts).encode()).hexdigest()[:32])
 
 
-def _interpreter(executable: str) -> tuple[str, tuple[str, ...]]:
+@contextmanager
+def _asked(executable: str) -> Iterator[Callable[[], tuple[str, tuple[str, ...]]]]:
+    """Inside the block an interpreter finds out about itself, which takes a while, until somebody wants its answer."""
+    try:
+        asked = subprocess.Popen([executable, "-c", _ASK], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL)
+    except (OSError, ValueError):
+        yield lambda: ("", ())  # The replay will say what is wrong with it.
+        return
+    with asked:
+        try:
+            yield lambda: _interpreter(asked)
+        finally:
+            asked.kill()
+
+
+def _interpreter(asked: subprocess.Popen[bytes]) -> tuple[str, tuple[str, ...]]:
     """The version of an interpreter, and the facts of it: its build, and what is installed where it imports from.
 
     Keeps: MUT-42.
     """
     try:
-        said = subprocess.run([executable, "-c", _ASK], capture_output=True, timeout=ASK_SECONDS, check=True).stdout
-        version, build, paths = json.loads(said)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return "", ()  # The replay will say what is wrong with it.
+        version, build, paths = json.loads(asked.communicate(timeout=ASK_SECONDS)[0])
+    except (ValueError, subprocess.TimeoutExpired):
+        return "", ()
+    if asked.returncode:
+        return "", ()
     return version, (*build, *sorted(_installed(paths)))
 
 

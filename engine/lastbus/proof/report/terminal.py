@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
-from lastbus.proof.ledger import Ledger, Row
 from lastbus.proof.replay import EARLIER, Outcome, Result
+
+if TYPE_CHECKING:
+    from lastbus.proof.ledger import Ledger, Row
 
 
 def result_line(result: Result) -> str:
