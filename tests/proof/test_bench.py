@@ -20,9 +20,12 @@ from lastbus.proof.bench.contest import Hang, Lap
 from lastbus.proof.bench.guinea import Guinea, grow
 from lastbus.proof.bench.rival import words
 from lastbus.proof.bench.standings import Standings, stand
+from lastbus.proof.mutation import Mutation
 from lastbus.proof.notes import Notes
 from lastbus.proof.verdict import Report, Run
 
+PATIENCE_SECONDS = 120.0
+"""So long no test of the guinea pig takes, however busy the machine is."""
 TRAPS = {"survived-s06": ("survived", "survived"), "not-run-s07": ("killed", "not-run")}
 
 
@@ -133,16 +136,25 @@ def test_a_rival_that_gave_up_has_no_row():
 
 @pytest.mark.slow
 def test_a_small_run_measures_every_way(tmp_path, monkeypatch):
-    """Slow: it starts pytest several times, and looks at a hang twice."""
+    """Slow: it starts pytest several times, and looks at a hang twice. Only the hang is ever given up."""
+    plain = contest.naive
 
     def small(root: Path, count: int) -> Guinea:
         guinea = grow(root, count)
         hang = replace(guinea.traps["hang-s01"], limit_seconds=0.2)
-        return replace(guinea, traps={"hang-s01": hang, "not-run-s07": guinea.traps["not-run-s07"]})
+        traps = {"hang-s01": hang, "not-run-s07": guinea.traps["not-run-s07"]}
+        return replace(guinea, project=replace(guinea.project, floor_seconds=PATIENCE_SECONDS), traps=traps)
+
+    def naive(guinea: Guinea, mutations: Sequence[Mutation], python: str, jobs: int) -> Lap:
+        words: dict[str, str] = {}
+        for each in mutations:
+            monkeypatch.setattr(contest, "NAIVE_SECONDS", 3.0 if each.id == "hang-s01" else PATIENCE_SECONDS)
+            words |= plain(guinea, [each], python, jobs).words
+        return Lap(0.0, 1.0, words)
 
     monkeypatch.setattr(run, "grow", small)
+    monkeypatch.setattr(run, "naive", naive)
     monkeypatch.setattr(run, "is_installed", lambda _: False)
-    monkeypatch.setattr(contest, "NAIVE_SECONDS", 3.0)
     steps: list[str] = []
     found = run.bench(sys.executable, 2, 2, 1, steps.append)
 
