@@ -104,8 +104,8 @@ ROOMS = {
     "close": Room(("_close/*",), CONTRACT, strict=True),
     "dispatch": Room(("_dispatch/*", "_owners/*"), CONTRACT, strict=True),
     "verdict": Room(("proof/verdict.py",), ("tests/proof/test_verdict.py",), strict=True),
-    "ports": Room(("_ports/*",), ("tests/contract", "tests/model"), ("sqlite",)),
-    "memory": Room(("_backends/__init__.py", "_backends/memory/*"), ("tests/contract", "tests/property")),
+    "ports": Room(("_ports/*",), ("tests/contract", "tests/model"), ("sqlite",), strict=True),
+    "memory": Room(("_backends/__init__.py", "_backends/memory/*"), ("tests/contract", "tests/property"), strict=True),
     "services": Room(("_services/*",), SERVICES, ("valkey",)),
     "sql": Room(("_backends/sqlalchemy/*",), ("tests/backends/sqlalchemy", "tests/contract"), ("sqlite",)),
     "redis": Room(
