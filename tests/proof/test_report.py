@@ -84,6 +84,12 @@ def test_the_summary_line_counts_canaries_apart(outcome):
     )
 
 
+def test_the_summary_line_of_nothing_says_so():
+    assert report.summary_line(Outcome("3.11.7", 1, Baseline(), [], 0.0)) == (
+        "no mutations; 0.0 s on Python 3.11.7 with 1 job(s)"
+    )
+
+
 @pytest.mark.guarantee("MUT-06")
 def test_a_red_baseline_names_what_failed(outcome):
     outcome.baseline.red[ADD] = "assert 5 == 6\nmore"
@@ -119,3 +125,16 @@ def test_the_ledger_line_counts_every_status_and_the_errors(sample):
     assert report.ledger_line(ledger.read(sample.project)) == (
         "2 guarantees: 1 pinned, 1 unpinned, 0 declared; 1 errors"
     )
+
+
+@pytest.mark.guarantee("MUT-21")
+def test_a_row_says_what_the_last_replay_said_and_whether_that_still_counts(sample):
+    def said() -> str:
+        lines = report.row_lines(ledger.read(sample.project).row("SUM-01"))
+        return next(line for line in lines if line.startswith("  mutation"))
+
+    sample.record(Outcome("3.11.7", 1, Baseline(), [result(sample, "one", Verdict.KILLED)], 1.5))
+
+    assert said() == "  mutation  mutations/sum/one.json: killed"
+    sample.write("src/shop.py", (sample.root / "src/shop.py").read_text() + "# another line\n")
+    assert said() == "  mutation  mutations/sum/one.json: killed (stale)"

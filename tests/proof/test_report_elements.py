@@ -123,3 +123,11 @@ def test_a_file_that_is_gone_has_no_source(sample):
     assert body["files"]["src/gone.lua"]["source"] == ""
     assert body["files"]["src/gone.lua"]["language"] == "lua"
     assert complaints(body) == []
+
+
+@pytest.mark.guarantee("MUT-64")
+def test_a_test_in_a_class_is_found_in_its_file_and_keeps_its_name(sample):
+    killer = "tests/test_shop.py::TestTill::test_open[a::b]"
+    body = elements(account_of(sample, result(sample, "one", Verdict.SURVIVED, killers=[killer])))
+
+    assert [test["name"] for test in body["testFiles"]["tests/test_shop.py"]["tests"]] == ["TestTill::test_open[a::b]"]

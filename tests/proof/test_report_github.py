@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 
-from lastbus.proof.report.github import ANNOTATIONS_MAX, ROWS_MAX, annotated, summary, tell
+from lastbus.proof.report.github import ANNOTATIONS_MAX, CELL_MAX, ROWS_MAX, annotated, summary, tell
 from lastbus.proof.verdict import Verdict
 from tests.proof.accounts import account_of, proven, result
 from tests.proof.sample import ADD
@@ -82,6 +83,16 @@ def test_no_text_can_break_out_of_its_cell(sample):
     assert row.count("|") == 4
     assert "<img" not in row
     assert "&#60;img src=x&#62; &#96;c&#96; &#91;d&#93;&#40;e&#41;" in row
+
+
+@pytest.mark.guarantee("MUT-65")
+@pytest.mark.parametrize(("length", "shown"), [(CELL_MAX, "a" * CELL_MAX), (CELL_MAX + 1, "a" * CELL_MAX + "…")])
+def test_a_cell_shows_no_more_than_fits_and_says_when_it_was_more(sample, length, shown):
+    account = account_of(sample, result(sample, "one", Verdict.SURVIVED, "a" * length))
+
+    row = next(line for line in summary(account).splitlines() if "survived" in line and "shop.py" in line)
+
+    assert re.search("a{9}[a…]*", row)[0] == shown
 
 
 @pytest.mark.guarantee("MUT-65")

@@ -54,6 +54,7 @@ def test_the_counts_are_those_of_the_cases(sample):
 
     root = ET.fromstring(junit(account))
 
+    assert (root.tag, [each.tag for each in root]) == ("testsuites", ["testsuite"])
     for place in (root, *root.findall("testsuite")):
         counts = {key: place.get(key) for key in ("tests", "failures", "errors", "skipped", "time")}
         assert counts == {"tests": "3", "failures": "1", "errors": "1", "skipped": "0", "time": "0.750"}
