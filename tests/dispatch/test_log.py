@@ -215,9 +215,7 @@ async def test_a_foreign_event_whose_slot_comes_with_the_close(
     gate: Gate, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus, event = InMemoryEventBus(max_pending_callbacks=1), Event("t")
-    await bus.register_handler("t", recorder, handler_id="h")
-    await bus.register_handler("*", recorder, handler_id="of every type")
-    receiving = await waits_for_the_slot(bus, event, gate)
+    receiving = await waits_for_the_slot(bus, event, recorder, gate)
     [delivery] = [each for each, (_, name) in bus._pending_tasks.items() if name == "full"]
     delivery.add_done_callback(lambda _: bus.request_close())
 
@@ -235,9 +233,7 @@ async def test_a_foreign_event_whose_listener_ends_before_its_slot_comes(
     gate: Gate, recorder: Recorder, caplog: pytest.LogCaptureFixture
 ) -> None:
     bus, event = InMemoryEventBus(max_pending_callbacks=1), Event("t")
-    await bus.register_handler("t", recorder, handler_id="h")
-    await bus.register_handler("*", recorder, handler_id="of every type")
-    receiving = await waits_for_the_slot(bus, event, gate)
+    receiving = await waits_for_the_slot(bus, event, recorder, gate)
 
     receiving.cancel()
     await asyncio.wait({receiving}, timeout=1)
@@ -250,8 +246,12 @@ async def test_a_foreign_event_whose_listener_ends_before_its_slot_comes(
     await bus.close()
 
 
-async def waits_for_the_slot(bus: InMemoryEventBus, event: Event, gate: Gate) -> asyncio.Future[Any]:
-    """A listener that brings `event` for the handlers of its type, while `gate` holds the only slot."""
+async def waits_for_the_slot(
+    bus: InMemoryEventBus, event: Event, recorder: Recorder, gate: Gate
+) -> asyncio.Future[Any]:
+    """A listener that brings `event` for the handler of its type alone, while `gate` holds the only slot."""
+    await bus.register_handler("t", recorder, handler_id="h")
+    await bus.register_handler("*", recorder, handler_id="of every type")
     await bus.register_handler("full", gate.hold, handler_id="full")
     handlers = tuple(each for each in bus._registry if each.handler_id == "full")
     bus._dispatcher.dispatch(Event("full"), handlers, deduplicate=False, holds_slot=False)

@@ -191,15 +191,7 @@ async def test_a_task_group_whose_only_task_closes_an_idle_bus_is_not_refused() 
 @pytest.mark.guarantee("SELF-34")
 async def test_a_handler_is_refused_also_after_somebody_else_has_begun_the_close(gate: Gate) -> None:
     bus = InMemoryEventBus(close_timeout=LIMIT)
-    ends: list[str] = []
-
-    async def handler(event: Event) -> None:
-        await gate.hold(event)
-        ends.append(await how_it_ends(bus.close()))
-
-    await bus.register_handler("job", handler)
-    await bus.publish("job")
-    await gate.has_entered()
+    ends = await a_handler_that_closes_when_let_go(bus, gate)
     closing = asyncio.ensure_future(how_it_ends(bus.close()))
     await turns()
     begun = bus._close_future
@@ -213,6 +205,18 @@ async def test_a_handler_is_refused_also_after_somebody_else_has_begun_the_close
 @pytest.mark.guarantee("SELF-34")
 async def test_a_late_handler_may_close_once_the_close_has_its_outcome(gate: Gate) -> None:
     bus = InMemoryEventBus(close_timeout=0)
+    ends = await a_handler_that_closes_when_let_go(bus, gate)
+    over = await how_it_ends(bus.close())
+    gate.open()
+    await gate.has_left()
+    await turns()
+
+    assert [over, *ends] == ["returned", "returned"]
+    assert bus._teardown_runs == 1
+
+
+async def a_handler_that_closes_when_let_go(bus: InMemoryEventBus, gate: Gate) -> list[str]:
+    """A handler is held by `gate`, and closes `bus` after it; the list will say how that ended."""
     ends: list[str] = []
 
     async def handler(event: Event) -> None:
@@ -222,13 +226,7 @@ async def test_a_late_handler_may_close_once_the_close_has_its_outcome(gate: Gat
     await bus.register_handler("job", handler)
     await bus.publish("job")
     await gate.has_entered()
-    over = await how_it_ends(bus.close())
-    gate.open()
-    await gate.has_left()
-    await turns()
-
-    assert [over, *ends] == ["returned", "returned"]
-    assert bus._teardown_runs == 1
+    return ends
 
 
 @pytest.mark.guarantee("SELF-35")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -22,11 +24,14 @@ def refused(*in_flight: asyncio.Future[Any], inside: bool = False) -> tuple[str,
     return error and (error.kind, str(error).removeprefix(f"error_kind={error.kind}: "))
 
 
-def a_task() -> asyncio.Task[Any]:
-    """The task that runs."""
+@contextmanager
+def its_end_calls(callback: Callable[..., object]) -> Iterator[None]:
+    """Inside the block the end of the running task would call `callback`."""
     task = asyncio.current_task()
     assert task is not None
-    return task
+    task.add_done_callback(callback)
+    yield
+    task.remove_done_callback(callback)
 
 
 @pytest.mark.guarantee("SELF-12")
@@ -37,12 +42,10 @@ async def test_who_descends_from_a_handler_cannot_wait_for_its_end() -> None:
 @pytest.mark.guarantee("SELF-12")
 async def test_who_wakes_a_handler_is_told_that_it_does_so_through_others() -> None:
     waiter = asyncio.get_running_loop().create_future()
-    wake = waiter.set_result
-    a_task().add_done_callback(wake)
 
-    found, nobody = refused(waiter), refused()
+    with its_end_calls(waiter.set_result):
+        found, nobody = refused(waiter), refused()
 
-    a_task().remove_done_callback(wake)
     assert found == ("self-close", f"a handler waits for this call, through others; {WAY_OUT}")
     assert nobody is None
 
@@ -50,11 +53,10 @@ async def test_who_wakes_a_handler_is_told_that_it_does_so_through_others() -> N
 @pytest.mark.guarantee("SELF-12")
 async def test_who_cannot_be_looked_through_is_told_what_is_in_the_way() -> None:
     gate = Gate(asyncio.get_running_loop().create_future())
-    a_task().add_done_callback(gate.open)
 
-    found = refused()
+    with its_end_calls(gate.open):
+        found = refused()
 
-    a_task().remove_done_callback(gate.open)
     seen = "whether a handler waits for this call cannot be seen: a Gate holds a waiting Future"
     assert found == ("wake-graph-incomplete", f"{seen}; {WAY_OUT}")
 
@@ -64,11 +66,10 @@ async def test_who_wakes_too_many_is_told_how_many_are_too_many(monkeypatch: pyt
     monkeypatch.setattr(selfclose, "MAX_NODES", 3)
     first = asyncio.get_running_loop().create_future()
     chain(first, 3)
-    a_task().add_done_callback(first.set_result)
 
-    found = refused()
+    with its_end_calls(first.set_result):
+        found = refused()
 
-    a_task().remove_done_callback(first.set_result)
     seen = "whether a handler waits for this call would take too long to see: it wakes more than 3 tasks and futures"
     assert found == ("self-close-budget", f"{seen}; {WAY_OUT}")
 

@@ -209,8 +209,7 @@ async def test_a_gap_is_closed_only_when_its_handlers_hear_again(
         for _ in range(20):
             await server.command("PING")
         assert recorder.events == []
-    await server.command("CLIENT", "KILL", "TYPE", "pubsub")
-    await until(lambda: there.pubsub is not None and there.pubsub._pause is not None)
+    await cut_off(there, server)
     await back(there, clock)
 
     assert numbers(recorder) == [1]
