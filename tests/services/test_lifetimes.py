@@ -37,7 +37,7 @@ class Rounds(Periodic):
 async def test_rounds_go_on_after_failures_and_each_row_of_them_is_named_once(
     clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service = Rounds(clock, failing={2, 3, 5})
+    service = Rounds(clock, failing={1, 2, 4})
 
     async with service:
         for _ in range(5):
@@ -50,7 +50,7 @@ async def test_rounds_go_on_after_failures_and_each_row_of_them_is_named_once(
     assert [(each.levelname, each.getMessage()) for each in told] == [
         ("WARNING", "the test service failed; it is tried again every 5 s")
     ] * 2
-    assert [str(each.exc_info[1]) for each in told if each.exc_info] == ["round 2", "round 5"]
+    assert [str(each.exc_info[1]) for each in told if each.exc_info] == ["round 1", "round 4"]
 
 
 async def test_the_task_of_a_service_is_named_after_it(clock: ManualClock) -> None:
@@ -66,6 +66,17 @@ async def test_the_task_of_a_service_is_named_after_it(clock: ManualClock) -> No
         await everyone_blocked()
 
     assert names == ["lastbus test service"]
+
+
+async def test_a_service_that_is_given_no_clock_goes_by_that_of_the_system() -> None:
+    class Plain(Rounds):
+        def __init__(self) -> None:
+            super().__init__(ManualClock())
+            Periodic.__init__(self, 60.0, None)
+
+    async with Plain() as service:
+        await everyone_blocked()
+        assert (service.rounds, service.is_running) == (1, True)
 
 
 def test_an_interval_that_is_none_is_refused_by_its_name(clock: ManualClock) -> None:
