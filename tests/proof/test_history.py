@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import os
 import sys
 from collections.abc import Sequence
 
@@ -260,7 +261,7 @@ def test_a_verdict_that_a_run_does_not_confirm_is_an_error_of_the_history(stage)
 def test_another_interpreter_reuses_nothing(real_surroundings, stage):
     entries = record.load(stage.sample.project)
     for entry in entries.values():
-        assert (entry.python, entry.executable) == ("3", sys.executable)
+        assert (entry.python, entry.executable) == ("3", os.path.abspath(sys.executable))
 
     stage.sample.write("pyproject.toml", (stage.sample.root / "pyproject.toml").read_text() + "\n# no setting\n")
     assert stage.then() == []
