@@ -89,7 +89,7 @@ SERVICES = tuple(
 """Without those that start programs or servers of their own: every mutant that they reach would wait for them."""
 REPORT = ("_account", "_elements", "_folder", "_github", "_junit", "_page", "_reused", "")
 LEDGER = ("__init__", "citations", "collection", "counts", "frozen", "keepers", "ledger", "meaning", "revisions")
-LEDGER_TESTS = ("citations", "collection", "counts", "frozen", "frozen_bodies", "frozen_command", "ledger", "meaning")
+LEDGER_TESTS = ("citations", "collection", "counts", "frozen", "frozen_command", "ledger", "meaning")
 CATALOGUE = (
     *("accepted", "anchors", "authoring", "basis", "changes", "config", "division", "errors", "extreme", "history"),
     *("merge", "mutation", "record", "shard", "surroundings", "witness", "witnesses"),
