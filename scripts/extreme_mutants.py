@@ -28,17 +28,22 @@ from lastbus.proof.mutation import Mutation, load_all  # noqa: E402
 from lastbus.proof.replay import Outcome, Result, replay  # noqa: E402
 
 BUS = ("tests/close", "tests/dispatch", "tests/property")
+SURFACE = ("tests/tidy/test_public_surface.py", "tests/contract/test_factory.py", "tests/contract/test_interfaces.py")
 ROOMS = {
     "engine/lastbus/_close": BUS,
     "engine/lastbus/_dispatch": BUS,
     "engine/lastbus/_model": ("tests/model", "tests/property"),
     "engine/lastbus/_owners": ("tests/owners",),
     "engine/lastbus/_ports": ("tests/contract", "tests/model"),
+    "engine/lastbus/_backends/__init__.py": ("tests/contract",),
     "engine/lastbus/_backends/memory": ("tests/contract",),
     "engine/lastbus/_backends/redis": ("tests/backends/redis", "tests/contract", "tests/services"),
     "engine/lastbus/_backends/sqlalchemy": ("tests/backends/sqlalchemy", "tests/contract"),
     "engine/lastbus/_services": ("tests/services",),
-    "engine/lastbus/__init__.py": ("tests/tidy/test_public_surface.py",),
+    **{
+        f"engine/lastbus/{name}.py": SURFACE
+        for name in ("__init__", "memory", "owners", "redis", "services", "sqlalchemy", "testing")
+    },
     "engine/lastbus/__main__.py": ("tests/proof/test_cli.py",),
     "engine/lastbus/_bus.py": ("tests/contract",),
     "engine/lastbus/_clock.py": ("tests/contract",),
@@ -47,9 +52,11 @@ ROOMS = {
     "engine/lastbus/_settings.py": ("tests/model/test_settings.py", "tests/kit/test_settings_page.py"),
     "engine/lastbus/_tasks.py": ("tests/contract",),
     "engine/lastbus/cli.py": ("tests/proof/test_cli.py",),
-    "engine/lastbus/proof/verdict.py": ("tests/proof/test_verdict.py",),
+    "engine/lastbus/_commands": ("tests/proof", "tests/services/test_commands.py", "tests/selfclose"),
+    "engine/lastbus/_kit": ("tests/kit", "tests/bench", "tests/selfclose"),
+    "engine/lastbus/proof": ("tests/proof",),
 }
-"""What is emptied if nothing is named, and the tests to ask at last about each."""
+"""What is emptied if nothing is named, and the tests to ask at last about each: every file of the package is in one."""
 BACKENDS = {
     "engine/lastbus/_backends/redis/": re.compile(r"^tests/backends/redis/|\[.*(redis|valkey)"),
     "engine/lastbus/_backends/sqlalchemy/": re.compile(r"^tests/backends/sqlalchemy/|\[.*(postgres|sqlite)"),
