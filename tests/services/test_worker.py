@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import gc
 import logging
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -34,6 +35,17 @@ async def answer(shop: Shop, subscription_id: str | None, execution_id: str, **d
     await shop.queue.enqueue(
         FlowTask(type="resume", flow_id="purchase", execution_id=execution_id, resume_type="event", data=about)
     )
+
+
+async def held_at(step: Gate, action: Callable[[Any], Any], shop: Shop) -> FlowWorker:
+    """A worker that has taken up an execution and is held at its one step."""
+    shop.flow = Flow("purchase", [Step("order", action)])
+    shop.queue = ListQueue()
+    await start_flow(shop.queue, "purchase", execution_id="e1")
+    worker = shop.worker()
+    await worker.start()
+    await step.has_entered()
+    return worker
 
 
 @pytest.mark.guarantee("FLOW-03")
@@ -227,12 +239,7 @@ async def test_a_step_that_fails_as_its_worker_is_stopped_is_not_reported_by_asy
         finally:
             raise ConnectionError("no stock")
 
-    shop.flow = Flow("purchase", [Step("order", order)])
-    shop.queue = ListQueue()
-    await start_flow(shop.queue, "purchase", execution_id="e1")
-    worker = shop.worker()
-    await worker.start()
-    await step.has_entered()
+    worker = await held_at(step, order, shop)
 
     await worker.stop()
     gc.collect()
@@ -257,12 +264,7 @@ async def test_a_worker_that_does_not_know_a_flow_says_which_it_knows(
 
 async def test_a_worker_that_is_stopped_cancels_its_step_and_leaves_its_task(shop: Shop) -> None:
     step = Gate()
-    shop.flow = Flow("purchase", [Step("order", lambda _: step.hold(shop.approval("e1")))])
-    shop.queue = ListQueue()
-    await start_flow(shop.queue, "purchase", execution_id="e1")
-    worker = shop.worker()
-    await worker.start()
-    await step.has_entered()
+    worker = await held_at(step, lambda _: step.hold(shop.approval("e1")), shop)
 
     await worker.stop()
 
