@@ -111,6 +111,7 @@ def slot(tmp_path: Path) -> Iterator[Slot]:
 )
 def test_a_mutation_is_there_whatever_pytest_had_to_do_before(slot, file, text, how, outcome):
     (slot.root / "tests/conftest.py").write_text("")
+    slot.preload([])
     with slot.mutated({file: text}):
         run, _ = slot.run([ADD], LIMITS, how="fresh", mutated=[file])
 

@@ -86,17 +86,28 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> list[Played]:
 
 
 @pytest.mark.guarantee("MUT-22")
-def test_modules_are_imported_by_the_warm_process_and_by_the_next_fresh_one(sample, tmp_path, launched):
+def test_modules_are_imported_by_the_warm_process_and_by_the_fresh_one(sample, tmp_path, launched):
     warm, fresh = Played(), Played()
     slot = slot_of(sample, tmp_path, warm=warm, fresh=fresh)
 
     slot.preload(["json", "shop"])
 
     assert warm.notes == [{"do": "preload", "modules": ["json", "shop"]}]
-    assert fresh.notes == ["ended"]
-    assert [note["modules"] for note in launched[0].notes] == [["json", "shop"]]
-    assert launched[0].version == ""  # Nobody has waited for it.
+    assert fresh.notes == [{"do": "preload", "modules": ["json", "shop"]}]
+    assert launched == []
     assert (slot._modules, slot.cold) == (["json"], "")
+
+
+@pytest.mark.guarantee("MUT-17")
+def test_no_fresh_process_is_started_while_a_mutation_is_in_which_later_runs_would_inherit(sample, tmp_path, launched):
+    slot = slot_of(sample, tmp_path)
+    slot.cold = "not asked to collect"
+
+    with slot.mutated({"src/shop.py": "x = 1\n"}):
+        during = slot.run([ADD], LIMITS, how="fresh")[0].how
+    after = slot.run([ADD], LIMITS, how="fresh")[0].how
+
+    assert (during, after) == ("isolated", "fresh")
 
 
 @pytest.mark.guarantee("MUT-22")

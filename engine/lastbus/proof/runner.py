@@ -66,6 +66,7 @@ class Slot:
         self._unprepared = ""
         """Why no run is fresh; empty until that is known."""
         self._collected: set[str] = set()
+        self._is_mutated = False
         self.boot_seconds = 0.0
         self._scratch.mkdir()
         # Servers that give up root must be able to reach their data below here.
@@ -96,6 +97,7 @@ class Slot:
         process = self._process("warm")
         process.send(self._command(tests, bytecode=True))
         self._await_warm(process, COLLECT_SECONDS)
+        self._prepare(tests)  # It gets ready during the baseline, and sees nothing mutated.
         self.boot_seconds = time.monotonic() - began
 
     def _await_warm(self, process: Process, seconds: float) -> None:
@@ -118,8 +120,9 @@ class Slot:
         if self._isolated:
             return
         self._modules = list(modules)
-        if not self._unprepared:
-            self._prepare(sorted(self._collected))  # It gets ready while the first mutations are tried.
+        if self._is_prepared(sorted(self._collected)):
+            self._processes["fresh"].send({"do": "preload", "modules": self._modules})
+            self._await_fresh(self._processes["fresh"])
         if not self.cold:
             self._processes["warm"].send({"do": "preload", "modules": self._modules})
             self._await_warm(self._processes["warm"], BOOT_SECONDS)
@@ -200,20 +203,28 @@ class Slot:
     def _is_prepared(self, tests: Sequence[str]) -> bool:
         """Whether runs can be forked from the fresh process, which is started if need be.
 
+        Once a mutation is in it is too late for that: its settings and plugins would be those of later runs as well.
+        Keeps: MUT-17, MUT-22.
+        """
+        process = self._processes.get("fresh")
+        if not self._unprepared and (process is None or not process.alive):
+            if self._is_mutated:
+                return False
+            process = self._prepare([*self._collected, *tests])
+        if process is not None and not process.version:
+            self.version = process.ready()
+            self._await_fresh(process)
+        return not self._unprepared
+
+    def _await_fresh(self, process: Process) -> None:
+        """Wait until the fresh process says that it is fit to be forked, or do without it.
+
         Keeps: MUT-22.
         """
+        said = process.until("prepared", BOOT_SECONDS)
+        self._unprepared = "the preparing process ended" if said is None else said["unfit"]
         if self._unprepared:
-            return False
-        process = self._processes.get("fresh")
-        if process is None or not process.alive:
-            process = self._prepare([*self._collected, *tests])
-        if not process.version:
-            self.version = process.ready()
-            said = process.until("prepared", BOOT_SECONDS)
-            self._unprepared = "the preparing process ended" if said is None else said["unfit"]
-            if self._unprepared:
-                self._drop("fresh")
-        return not self._unprepared
+            self._drop("fresh")
 
     def _drop(self, how: How) -> None:
         process = self._processes.pop(how, None)
@@ -243,9 +254,15 @@ class Slot:
             "tell_modules": bytecode,
         }
 
-    def mutated(self, texts: Mapping[str, str]) -> contextlib.AbstractContextManager[None]:
+    @contextlib.contextmanager
+    def mutated(self, texts: Mapping[str, str]) -> Iterator[None]:
         """The copy holds `texts` inside the block, and its own bytes again after it."""
-        return self._copy.mutated(texts)
+        self._is_mutated = bool(texts)
+        try:
+            with self._copy.mutated(texts):
+                yield
+        finally:
+            self._is_mutated = False
 
     def stop(self) -> None:
         """End the processes and everything they run. Safe from another thread, and more than once.

@@ -38,6 +38,10 @@ class Fresh(Forked):
         gc.freeze()
         self.parent.wire.send("prepared", unfit=unfit())
         for command in self.parent.commands():
+            if command["do"] == "preload":
+                preload(command["modules"])
+                self.parent.wire.send("prepared", unfit=unfit())
+                continue
             reason = self._refusal(command["mutated"], used)
             if reason:
                 self.refuse(reason)
